@@ -6,7 +6,7 @@ from skpmd._merge import merge
 from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
 from skpmd.lda import LDATopicModelPMD, TopicPosterior
-from skpmd.logistic import BayesianLogisticRegressionPMD, GaussianPosterior
+from skpmd.linear import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.mixture import GaussianMixturePMD
 from skpmd.persistence import load, save
 from skpmd.posterior import Posterior

@@ -17,20 +17,20 @@ from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.checkpoint import checkpointed
 from skpmd._base.compiled import damaged_folder
-from skpmd._base.fingerprint import fingerprint
 from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options, share_forgotten
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
-from skpmd._base.table import BlockTable, checked_table
 from skpmd._base.validation import (
     ENCODE,
+    checked_table,
     naming_conversions,
     refuse_no_table,
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
+from skpmd._rows.table import BlockTable
 from skpmd.engine.course import Course, current, on_course
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
@@ -207,11 +207,7 @@ class ParticleEstimator(BaseEstimator):
         parameters, data = self.get_params(deep=False), dict(fit_of)
         if getattr(self, "warm_start", False):
             data["the fit before, of warm_start"] = getattr(self, "_state", None)
-        return checkpointed(
-            getattr(self, "checkpoint", None),
-            getattr(self, "checkpoint_every", 0.0),
-            lambda: fingerprint(type(self), parameters, data),
-        )
+        return checkpointed(getattr(self, "checkpoint", None), type(self), parameters, data)
 
     def _protect_state(self):
         """Go on with a copy of the state, for what changes in place cannot be rolled back."""

@@ -5,10 +5,9 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd.custom._rows import select
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Model
 from skpmd.engine.threads import each
 from skpmd.engine.values import NotANumberError
 
@@ -96,14 +95,11 @@ def of_parts(model, rows, theta):
 
     Functions that hold the data themselves, or their number, would count them once for each part.
     """
-    if rows.n_batches < 2 or is_read_in_blocks(rows.data.X):
+    if rows.n_batches < 2:
         return ()
     batch, theta = next(iter(rows.whole())), theta[:_N_COMPARED]
     n = len(batch.weight)
-    parts = [
-        Batch(*(select(one, part) for one in batch))
-        for part in (slice(n // 2), slice(n // 2, None))
-    ]
+    parts = [batch.take(part, select) for part in (slice(n // 2), slice(n // 2, None))]
     whole = model.log_likelihood(theta, batch)
     both = sum(model.log_likelihood(theta, one) for one in parts)
     if np.allclose(both, whole, rtol=_SAME_SUM, atol=_SAME_SUM):

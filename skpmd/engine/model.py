@@ -36,17 +36,35 @@ from typing import NamedTuple
 import numpy as np
 
 
+def take_rows(column, rows):
+    """Some rows of an array or a CSR matrix; None stays None."""
+    return None if column is None else column[rows]
+
+
 class Batch(NamedTuple):
-    """Rows of data.
+    """Rows of data, in columns that have names; those that a model does not ask for are None.
 
     Attributes
     ----------
-    X : ndarray of shape (n, p)
+    X : ndarray of shape (n, p), or None
         Features, C order; a CSR matrix where a model says that it takes one.
     y : ndarray of shape (n,) or (n, t), or None
         Targets.
     weight : ndarray of shape (n,), float64
         How often each row counts: weight w is the same as w copies of the row.
+    noise : ndarray of shape (n,), or None
+        Variance of the noise of each row's own.
+    offset : ndarray of shape (n,), or None
+        Known part of the linear predictor.
+    exposure : ndarray of shape (n,), or None
+        Time or size over which a row's events were counted.
+    group : ndarray of shape (n,), int, or None
+        Code of the group that each row belongs to.
+    place : ndarray of shape (n,), int, or None
+        Where each row stands in a table that the model has.
+    local : ndarray of shape (n, k), or None
+        Variables of each row's own, such as sites of expectation propagation. A model may write on
+        them: what `take` gives of a slice are views.
 
     Examples
     --------
@@ -56,9 +74,35 @@ class Batch(NamedTuple):
     np.float64(4.0)
     """
 
-    X: np.ndarray
+    X: np.ndarray | None
     y: np.ndarray | None
     weight: np.ndarray
+    noise: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    exposure: np.ndarray | None = None
+    group: np.ndarray | None = None
+    place: np.ndarray | None = None
+    local: np.ndarray | None = None
+
+    def take(self, rows, select=take_rows):
+        """Some of the rows.
+
+        Parameters
+        ----------
+        rows : slice, or ndarray of shape (n,), bool, or of shape (k,), int
+            Which rows: a mask of all, or places of some.
+        select : callable, default=`take_rows`
+            ``select(column, rows)`` takes them of columns X and y that are no arrays.
+
+        Returns
+        -------
+        Batch
+            All columns of these rows.
+        """
+        X, y, *others = self
+        return Batch(
+            select(X, rows), select(y, rows), *(take_rows(column, rows) for column in others)
+        )
 
 
 class Model:
@@ -74,8 +118,6 @@ class Model:
         Whether particles are weighed by the integral over their conjugate block. Where weights
         have another source its log-partition function, which may cost as much as a batch, is left
         alone.
-    updates_in_place : bool
-        Whether a step changes the block that it starts from, or its rows.
 
     References
     ----------
@@ -99,7 +141,7 @@ class Model:
     array([-2.34, -4.34])
     """
 
-    tail_df, n_coordinates, block_weighs, updates_in_place = np.inf, None, True, False
+    tail_df, n_coordinates, block_weighs = np.inf, None, True
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior.

@@ -6,12 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._base.rows import distinct, stratified_sample
+from skpmd._rows.sampling import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
-from skpmd.engine.journal import branched
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
+from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
-from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -54,8 +52,8 @@ class Rounds(NamedTuple):
     max_iter: int
 
 
-def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
-    """The `Outcome` of iterations until the sites agree with each other.
+def iterations(model, particles, batches, rounds, a=1.0, *, damping=DAMPING):
+    """States of iterations until the sites agree with each other, for `skpmd.engine.loop.drive`.
 
     With a = 1 they begin with the q(u) of ``particles``; else that is the stream's, a is what is
     forgotten of it, and the batches are new rows. ``damping`` is the share of their way that sites
@@ -72,17 +70,16 @@ def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report
             moved = max(moves) / damped.damping
             factor = _FASTER if moved < _SHRINKS * before else _SLOWER
             damped.damping = float(np.clip(factor * damped.damping, _MIN_DAMPING, 1.0))
-        sites = [batch.y for batch in batches]
+        sites = [batch.local for batch in batches]
         return particles, bool(moved < rounds.tol), _Memory(now, moved, damped.damping, sites)
 
     def resume(memory):
         damped.damping = memory.damping
         for batch, sites in zip(batches, memory.sites, strict=True):
-            batch.y[:] = sites
+            batch.local[:] = sites
 
     full_batch = FullBatch(rounds.max_iter, until, resume)
-    steps = full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
-    return drive(steps, report)
+    return full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
 
 
 class _Memory(NamedTuple):
@@ -91,7 +88,7 @@ class _Memory(NamedTuple):
     last: list  # q(v) of each process.
     moved: float  # How far they have moved.
     damping: float
-    sites: list  # Labels and sites of each batch, which change in place.
+    sites: list  # Sites of each batch, which change in place.
 
 
 def _distance(now, last):
@@ -106,9 +103,9 @@ def processes(model, positions):
     return Particles(theta, zero, zero, zero, model.prior_block(theta))
 
 
-def with_sites(codes, n):
-    """Codes of labels (k,) with room for the sites of n processes beside them."""
-    return np.column_stack([codes, np.zeros((len(codes), 2 * n))])
+def no_sites(n_rows, n):
+    """Room for the sites of n processes, of which none says anything."""
+    return np.zeros((n_rows, 2 * n))
 
 
 def log_evidence(model, theta, batch, gradient=True):
@@ -119,13 +116,14 @@ def log_evidence(model, theta, batch, gradient=True):
     with observations b / p of variance 1 / p (Rasmussen and Williams 2006, section 5.5.2).
     """
     particles = processes(model, theta[None])
-    if batch.y[:, 1:].any():  # From the sites as they are.
+    if batch.local.any():  # From the sites as they are.
         same = model.at(model.inducing)
         same.damping = 0.0
         block = same.statistics(particles.theta, particles.block, batch)
         particles = particles._replace(block=block)
     with untimed():  # The evidence is that of the fixed point; it is the search that may end.
-        outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+        rounds = Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS)
+        *_, outcome = iterations(model, particles, (batch,), rounds)
     value = model.log_evidences(outcome.particles.block)[0]
     if not gradient or not np.isfinite(value):
         return value, np.zeros(len(theta)), outcome.converged
@@ -135,8 +133,8 @@ def log_evidence(model, theta, batch, gradient=True):
 
 def _slope(model, theta, batch, k):
     """The gradient of one process's evidence."""
-    precision = np.maximum(batch.y[:, 1 + 2 * k], _MIN_PRECISION)
-    target = batch.y[:, 2 + 2 * k] / precision
+    precision = np.maximum(batch.local[:, 2 * k], _MIN_PRECISION)
+    target = batch.local[:, 2 * k + 1] / precision
     sample = Sample(batch.X, target[:, None], 1.0 / precision, batch.weight)
     if model.covariance.is_fast:
         return sparse_evidence(model, theta, sample)[1]
@@ -158,12 +156,11 @@ class KernelSearch:
             # Evenly spaced among the sorted rows: the search has no randomness.
             Z = Z[np.linspace(0, len(Z) - 1, _INDUCING).astype(int)]
         self.model = LogitSparseGP(covariance, None, Z, max(SEARCH_JITTER, jitter), n_processes)
-        self.sites = with_sites(rows.y, n_processes)
-        self.batch = Batch(rows.X, self.sites, rows.weight)
+        self.batch = rows._replace(local=no_sites(len(rows.weight), n_processes))
 
     def reset(self):
         """Begin with sites of no rows."""
-        self.sites[...] = with_sites(self.rows.y, self.n)
+        self.batch.local[...] = 0.0
 
     def value(self, theta, gradient=True):
         """Log evidence with the log prior, and the gradient; -inf without convergence."""
@@ -192,7 +189,7 @@ def some_rows(rows, n, rng):
     if max(total, len(rows.weight)) <= n:
         return rows
     places, counts = stratified_sample(rows.weight, n, rng)
-    return Batch(rows.X[places], rows.y[places], counts * min(1.0, total / n))
+    return rows.take(places)._replace(weight=counts * min(1.0, total / n))
 
 
 def new_covariance(kernel, rows):
@@ -263,7 +260,6 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
             searched(
                 lambda timed, start=start: optimizer(timed, start, bounds=bounds),
                 one.objective,
-                memory=one.sites,
             )
             for start, one in ((start, search(subset)) for start in starts)
         ]
@@ -272,9 +268,9 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     def descend(start, rows, n):
         one = search(rows)
-        return descended(one.objective, start, bounds, n, memory=one.sites)
+        return descended(one.objective, start, bounds, n)
 
-    ends = each(*branched(lambda start: descend(start, few, _EVALUATIONS), starts))
+    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]
     if not out_of_time(SEARCH):
         theta = descend(theta, few, _MORE_EVALUATIONS)[0]

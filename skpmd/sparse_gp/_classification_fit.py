@@ -7,15 +7,15 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd._base.rows import Rows, sortable
 from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import sortable
 from skpmd.engine import weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Options
+from skpmd.engine.loop import Options, drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -24,12 +24,12 @@ from skpmd.sparse_gp._classification_evidence import (
     KernelSearch,
     Rounds,
     fit_kernel,
-    iterate,
+    iterations,
     log_prior_of,
     new_covariance,
+    no_sites,
     processes,
     some_rows,
-    with_sites,
 )
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Sample
@@ -123,15 +123,9 @@ def initialise(parameters, data, n_processes, rng):
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta = once(
-            "search for a kernel",
-            lambda: fit_kernel(parameters, covariance, subset, n_processes, rng),
-            rng,
-        )
-    positions, log_proposal = once(
-        "draws of kernels",
-        lambda: _positions(parameters, covariance, prior, subset, theta, n_processes, rng),
-        rng,
+        theta = stage(lambda: fit_kernel(parameters, covariance, subset, n_processes, rng), rng)
+    positions, log_proposal = _positions(
+        parameters, covariance, prior, subset, theta, n_processes, rng
     )
     sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)
@@ -194,10 +188,10 @@ def _sorted(data):
 
 
 def rows_of(data, state, batch_size):
-    """Batches of rows, with room for the sites of all processes beside the labels."""
+    """Batches of rows, with room for the sites of all processes."""
     size = _BATCH if batch_size == "auto" else batch_size
-    y = with_sites(data.y[:, 0], len(state.particles.theta))
-    return Rows(data.X, y, data.weight, size)
+    sites = no_sites(len(data.weight), len(state.particles.theta))
+    return Rows(data.X, data.y[:, 0], data.weight, size, local=sites)
 
 
 def _add(parameters, state, data):
@@ -213,10 +207,8 @@ def _add(parameters, state, data):
             if len(data.weight) > _WORTH * _FIRST_ROWS:
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
         with bar_of_rounds(name="iterations") as report:
-            outcome = iterate(
-                model, particles, batches, parameters.rounds, a, damping=damping, report=report
-            )
-        outcome = complete(outcome)
+            states = iterations(model, particles, batches, parameters.rounds, a, damping=damping)
+            outcome = complete(drive(states, report))
         converged = outcome.converged
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
@@ -229,11 +221,12 @@ def _add(parameters, state, data):
 def _started(parameters, model, particles, data, rng):
     """Particles with the q(u) of some of the rows, each of them for many."""
     whole = Batch(data.X, data.y[:, 0], data.weight)
-    X, codes, counts = some_rows(whole, _FIRST_ROWS, rng)
-    counts = counts * (data.weight.sum() / counts.sum())
-    batch = Batch(X, with_sites(codes, len(particles.theta)), counts)
-    rounds = parameters.rounds
-    return complete(iterate(model, particles, (batch,), rounds)).particles
+    some = some_rows(whole, _FIRST_ROWS, rng)
+    batch = some._replace(
+        weight=some.weight * (data.weight.sum() / some.weight.sum()),
+        local=no_sites(len(some.weight), len(particles.theta)),
+    )
+    return complete(drive(iterations(model, particles, (batch,), parameters.rounds))).particles
 
 
 def with_results(parameters, state):

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.rows import Rows, group_size, is_read_in_blocks, merged, stratified_sample
+from skpmd._rows.order import group_size
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import merged, stratified_sample
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -134,8 +136,7 @@ class Data(NamedTuple):
         """All rows but some, of which none are read where they are not in memory."""
         left = np.ones(len(self.y), dtype=bool)
         left[places] = False
-        X = self.X.only(left) if is_read_in_blocks(self.X) else self.X[left]
-        return Data(X, *(column[left] for column in self[1:]))
+        return Data._make(column[left] for column in self)
 
     @property
     def is_large(self):
@@ -144,7 +145,7 @@ class Data(NamedTuple):
 
 
 class ScaledRows(Rows):
-    """Batches of rows, with scaled targets and the variance of each row's own noise as ``y``.
+    """Batches of rows, with scaled targets and the variance of each row's own noise.
 
     These are made for each batch: for all rows at once they would be a second y. ``data`` has the
     targets in the user's units.
@@ -156,25 +157,24 @@ class ScaledRows(Rows):
         self._given, self._scaler = data, scaler
         self.noise = data.own_noise(scaler)  # (n,): Of the scaled y.
 
-    def select(self, places):
-        """Some of the rows as a `skpmd.engine.model.Batch`."""
-        return self._batch(self.data.X[places], places)
-
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return self._in_order()
+        return self._in_order(self._edges())
 
     def scaled(self):
         """The same rows, with all that is made."""
-        return Rows(*self._all(), self._size())
+        return self._with_all_made(slice(None))
 
     def split(self, n, rng):
         """All rows but n, which are drawn, as `ScaledRows`, and those n with all that is made."""
         n_rows = len(self.data.weight)
         places = np.sort(rng.choice(n_rows, n, replace=False))
         others = self._given.without(places)
-        last = Rows(*self.select(places), self._size())
-        return ScaledRows(others, self._scaler, self._size()), last
+        return ScaledRows(others, self._scaler, self._size()), self._with_all_made(places)
+
+    def _with_all_made(self, places):
+        X, y, weight, noise, *_ = self.take(places)
+        return Rows(X, y, weight, self._size(), noise=noise)
 
     @property
     def is_large(self):
@@ -185,11 +185,12 @@ class ScaledRows(Rows):
         return -(-len(self.data.weight) // self.n_batches)
 
     def _all(self):
-        return self.select(slice(None))
+        return self.take(slice(None))
 
     def _batch(self, X, rows):
-        y = np.column_stack([self._scaler.transform(self.data.y[rows]), self.noise[rows]])
-        return Batch(X, y, np.ascontiguousarray(self.data.weight[rows]))
+        y = self._scaler.transform(self.data.y[rows])
+        weight, noise = (np.ascontiguousarray(one[rows]) for one in (self.data.weight, self.noise))
+        return Batch(X, y, weight, noise)
 
 
 class Sample(NamedTuple):
@@ -219,7 +220,7 @@ class Population:
     """
 
     def __init__(self, rows, df=None):
-        X, y, weight = rows.data
+        X, y, weight, *_ = rows.data
         self.X, self.n_targets = X, y.shape[1]  # X with copies, as it was given.
         self._rows, self._df = rows, df
         if rows.is_large:
@@ -232,14 +233,14 @@ class Population:
     def select(self, places, weight):
         """Some of the distinct rows as a `Sample`, with other weights."""
         places = self._places[places]
-        X, y, _ = self._rows.select(places)
+        X, y, _, noise, *_ = self._rows.take(places)
         weight = np.ascontiguousarray(weight)
         if self._df is None:
-            return Sample(X, y[:, :-1], y[:, -1], weight)
+            return Sample(X, y, noise, weight)
         median, sd = self._middle
         error = (self._rows.data.y[places, 0] - median) / sd
         factor = (self._df + error**2) / (self._df + 1.0)
-        return Sample(X, y[:, :-1], y[:, -1], weight, factor)
+        return Sample(X, y, noise, weight, factor)
 
 
 def take(rows, n, rng):

@@ -55,9 +55,9 @@ class FullScaleConditional(NamedTuple):
 class FullScaleGP(SparseGP):
     """The process with a normal likelihood and a kernel that is fast.
 
-    ``rows`` is the `VecchiaGP` that has the rows and finds neighbours; ``batch.X`` of the contract
-    holds places of some of them, (k, 1), and ``batch.y`` is not read. The weights of particles are
-    those of the neighbours' likelihood: the block has no part in them.
+    ``rows`` is the `VecchiaGP` that has the rows and finds neighbours; ``batch.place`` of
+    the contract says which of them a batch has. The weights of particles are those of the
+    neighbours' likelihood: the block has no part in them.
     """
 
     def __init__(self, rows, inducing, jitter, n_nearest):
@@ -75,22 +75,21 @@ class FullScaleGP(SparseGP):
     def batches(self, n=None):
         """All rows, or the first of them, in one batch."""
         n = len(self.rows.sites.weight) if n is None else n
-        return (Batch(np.arange(n)[:, None], np.empty((n, 0)), np.ones(n)),)
+        return (Batch(None, None, np.ones(n), place=np.arange(n)),)
 
     def statistics(self, theta, block, batch):
-        """What the rows add, each with its neighbours beside it in the batch."""
-        places = batch.X[:, 0]
-        together = np.column_stack([places, self.rows.before(places)])
-        return super().statistics(theta, block, batch._replace(X=together))
+        """What the rows add, each with the places of its neighbours beside it in the batch."""
+        batch = batch._replace(local=self.rows.before(batch.place))
+        return super().statistics(theta, block, batch)
 
     def _add(self, theta, conditional, batch, precision, linear, rest):
         super()._add(theta, self._under(theta), batch, precision, linear, rest)
 
     def _part(self, theta, known, batch):
         """What some rows add to the precision's lower triangle, the linear part and the rest."""
-        places, weight, sites = batch.X[:, 0], batch.weight, self.rows.sites
+        places, weight, sites = batch.place, batch.weight, self.rows.sites
         V, shift, variance = self._left(
-            theta, known, known.scaled[places], known.whitened[places], batch.X[:, 1:]
+            theta, known, known.scaled[places], known.whitened[places], batch.local
         )
         variance += known.noise[places]
         y, p = sites.y[places] - shift, weight / variance

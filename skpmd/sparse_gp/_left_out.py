@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd._base.left_out import LeftOut, check_rows_of_fit
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._model import blocks_of
 from skpmd.sparse_gp._particle_scores import log_density
@@ -39,7 +39,7 @@ def leave_one_out(state, X, y, times):
         parts = [_near(model, one, places, *some[1:]) for one in state.particles.theta]
     else:
         parts = [_inducing(state, i, *some) for i in range(len(state.particles.theta))]
-    rows = Rows(X, np.column_stack([y, noise_variance]), np.ones(len(y)), len(y))
+    rows = Rows(X, y, np.ones(len(y)), len(y), noise=noise_variance)
     density = log_density(state, rows)
     seen = logsumexp(density, axis=0, b=state.weights[:, None])
     evidence = np.zeros(density.shape)  # A row of weight 0 has no part in the fit.

@@ -14,15 +14,14 @@ the labels' terms stay independent given u, copies of a row are its weight, and 
 rows are inducing inputs nothing is left out.
 
 A site depends on all others through q, so no step is exact: sites of each iteration come from q(u)
-of the one before, as in `skpmd.sparse_gp._student`. They are local variables of the rows, and stand
-in the columns of y after the label. A row of weight w has w equal sites, of which one (or w, below
-1) is taken out of q at a time. The last coordinate of the block adds up logs of the sites' scales:
-the log-partition function is then the log evidence of expectation propagation.
+of the one before, as in `skpmd.sparse_gp._student`. They are local variables of the rows. A row of
+weight w has w equal sites, of which one (or w, below 1) is taken out of q at a time. The last
+coordinate of the block adds up logs of the sites' scales: the log-partition function is then the
+log evidence of expectation propagation.
 """
 
 import numpy as np
 
-from skpmd.engine.model import Batch
 from skpmd.engine.threads import each, in_order
 from skpmd.sparse_gp import _kernels_logistic as kernels
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
@@ -35,14 +34,12 @@ class LogitSparseGP(SparseGP):
     ``n_processes`` follow each other in ``theta`` and in the block as if each were a particle: its
     q(u) has a row of the block, and equal hyperparameters stand in n_processes rows of ``theta``.
 
-    ``y`` of a batch has 1 + 2 len(theta) columns: the code of the label, and for each row of
+    ``y`` of a batch are codes of labels, and ``local`` has 2 len(theta) columns: for each row of
     ``theta`` the precision and the linear part of the site. `statistics` overwrites sites.
 
     ``damping`` is the share of the way to its new value that a site takes. Other arguments are as
     of `SparseGP`.
     """
-
-    updates_in_place = True  # Sites stand beside the labels.
 
     def __init__(self, covariance, prior, inducing, jitter, n_processes, damping=1.0):
         super().__init__(covariance, prior, inducing, "fitc", jitter, block_weighs=False)
@@ -69,8 +66,7 @@ class LogitSparseGP(SparseGP):
 
     def _add_particle(self, theta, known, batch, first, totals):
         def of(rows):
-            some = Batch(batch.X[rows], batch.y[rows], batch.weight[rows])  # y is a view.
-            return self._sites(theta, known, some, first)
+            return self._sites(theta, known, batch.take(rows), first)
 
         self.prior_factor(theta)  # Found once, not by each thread.
         for part in in_order(of, blocks_of(len(batch.weight)), at_once=1):
@@ -81,22 +77,22 @@ class LogitSparseGP(SparseGP):
 
     def _sites(self, theta, known, batch, first):
         """Update the sites of some rows; what they add for each process of a particle."""
-        X, y, w = batch
+        X, w, local = batch.X, batch.weight, batch.local
         V = self.whitened(theta, X)
         noise = self.covariance.noise(theta, X)
         left = np.maximum(self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
         left += noise
         out, log_scale = [], np.empty(len(X))
         for k, conditional in enumerate(known):
-            column = 1 + 2 * (first + k)
+            column = 2 * (first + k)
             solved = dtrsm(1.0, conditional.factor, V)
             mean, variance = V.T @ conditional.mean[:, 0], np.einsum("ij,ij->j", solved, solved)
-            precision, linear = y[:, column].copy(), y[:, column + 1].copy()
+            precision, linear = local[:, column].copy(), local[:, column + 1].copy()
             kernels.sites(
-                self.signs(y[:, 0], k), w, mean, variance, left, self.damping, precision, linear,
+                self.signs(batch.y, k), w, mean, variance, left, self.damping, precision, linear,
                 log_scale,
             )  # fmt: skip
-            y[:, column], y[:, column + 1] = precision, linear
+            local[:, column], local[:, column + 1] = precision, linear
             out.append(self._contribution(V, left, w, precision, linear, log_scale))
         return out
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Model
 from skpmd.engine.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
@@ -130,21 +130,20 @@ class SparseGP(Model):
 
     def _add(self, theta, conditional, batch, precision, linear, rest):
         def of(rows):
-            some = Batch(batch.X[rows], batch.y[rows], batch.weight[rows])
-            return self._part(theta, conditional, some)
+            return self._part(theta, conditional, batch.take(rows))
 
         self.prior_factor(theta)  # Found once, not by each thread.
         # A part has M^2 numbers: few of them wait.
-        for part in in_order(of, blocks_of(len(batch.y)), at_once=1):
+        for part in in_order(of, blocks_of(len(batch.weight)), at_once=1):
             for total, one in zip((precision, linear, rest), part, strict=True):
                 total += one
 
     def _part(self, theta, conditional, batch):
         """What some rows add to the precision's lower triangle, the linear part and the rest."""
-        X, y, noise_variance, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
+        X, y, w = batch.X, batch.y, batch.weight
         V = self.whitened(theta, X)
         variance = self.covariance.diagonal(theta, X)
-        noise = np.maximum(self.covariance.noise(theta, X) + noise_variance, self.floor(theta))
+        noise = np.maximum(self.covariance.noise(theta, X) + batch.noise, self.floor(theta))
         left = variance - np.einsum("ij,ij->j", V, V)
         left[left < _NOTHING_LEFT * variance] = 0.0
         if self.approximation == "fitc":

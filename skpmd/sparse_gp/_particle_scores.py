@@ -4,7 +4,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd.engine.course import phase
-from skpmd.engine.model import Batch
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._model import blocks_of
 from skpmd.sparse_gp._student import scale_nodes
@@ -13,14 +12,12 @@ from skpmd.sparse_gp._student import scale_nodes
 @phase("scores of particles")
 def log_density(state, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
-    X, y, weight = rows.data
-    blocks, out = blocks_of(len(y)), []
+    blocks, out = blocks_of(len(rows.data.weight)), []
     for i, theta in enumerate(state.particles.theta):
         conditional = state.conditional(i)
 
         def of(some, theta=theta, conditional=conditional):
-            batch = Batch(X[some], y[some], weight[some])
-            return _log_density(state.model, theta, conditional, batch)
+            return _log_density(state.model, theta, conditional, rows.data.take(some))
 
         out.append(np.concatenate(each(of, blocks)))
     return np.array(out)
@@ -28,9 +25,9 @@ def log_density(state, rows):
 
 def _log_density(model, theta, conditional, batch):
     """Log predictive densities of a batch under one particle; Student noise by its nodes."""
-    X, y, noise_variance = batch.X, batch.y[:, :-1], batch.y[:, -1]
-    mean, variance = model.predict(theta, conditional, X)
-    noise, squared = model.covariance.noise(theta, X) + noise_variance, ((y - mean) ** 2).sum(1)
+    mean, variance = model.predict(theta, conditional, batch.X)
+    noise = model.covariance.noise(theta, batch.X) + batch.noise
+    squared = ((batch.y - mean) ** 2).sum(1)
     factors, weights = scale_nodes(model.df)
     total = variance + np.outer(factors, noise)
     terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)

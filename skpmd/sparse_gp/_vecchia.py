@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._base.rows import distinct
+from skpmd._rows.sampling import distinct
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
@@ -96,7 +96,7 @@ class Conditional(NamedTuple):
 class VecchiaGP(Model):
     """The process with a normal likelihood and a kernel that is fast.
 
-    ``sites`` are all rows; ``batch.X`` of the contract holds places of some of them, (k, 1), and
+    ``sites`` are all rows; ``batch.place`` of the contract says which of them a batch has, and
     ``batch.weight`` how often each of them counts in a sum. ``metric`` (p,) are the length scales
     in which neighbours are found, the same for all particles: sets that depended on the particle
     would give each a likelihood of its own.
@@ -175,7 +175,7 @@ class VecchiaGP(Model):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log p(y_i | y_N(i)) over some rows."""
-        return np.array([batch.weight @ self.densities(one, batch.X[:, 0]) for one in theta])
+        return np.array([batch.weight @ self.densities(one, batch.place) for one in theta])
 
     def gradient(self, theta, rows, weight):
         """Weighted sum of log densities of some rows, and its gradient by theta."""
@@ -249,10 +249,13 @@ class VecchiaGP(Model):
 
     def best_evidence(self, particles):
         """Log likelihood of all rows, of the best particle."""
-        n = len(self.sites.weight)
-        rows = Batch(np.arange(n)[:, None], None, np.ones(n))
         best = particles.theta[particles.log_ratio.argmax()]
-        return float(self.log_likelihood(best[None], rows)[0])
+        return float(self.log_likelihood(best[None], self.all_rows())[0])
+
+    def all_rows(self):
+        """Each row once, as a batch."""
+        n = len(self.sites.weight)
+        return Batch(None, None, np.ones(n), place=np.arange(n))
 
     def left_out(self, theta, rows):
         """Means (k, t) and variances (k,) of some rows' targets, given the nearest of all others.

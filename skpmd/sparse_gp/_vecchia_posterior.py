@@ -9,7 +9,7 @@ from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.threads import each
-from skpmd.engine.tried_proposals import is_thin
+from skpmd.engine.weighed_proposals import is_thin
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
 # Of up to so many rows so many particles have their exact evidence. The first number is the largest
@@ -27,7 +27,7 @@ def states_of_kernels(model, rows, theta, n, rng):
     The density is that of ``rows`` (k,) and the prior. Proposals are fitted to it around
     hyperparameters ``theta`` (d,) near its best, and then along ridges if their weights fail.
     """
-    batches = [Batch(rows[:, None], None, np.ones(len(rows)))]
+    batches = [Batch(None, None, np.ones(len(rows)), place=rows)]
     free = Unbounded(model, *edges(model.log_prior, model.sample_prior(rng, _STARTS)))
     draws = free.outward(_around(model, theta, rng))
 
@@ -79,13 +79,12 @@ def exact_findings(model, theta, sample):
     if len(sample.y) > _EXACT_ROWS:
         return []
     theta = theta[:: -(-len(theta) // _EXACT_PARTICLES)]
-    n = len(model.sites.weight)
     with np.errstate(all="ignore"):
         exact = np.array(each(
             lambda one: log_marginal_likelihood(model.covariance, one, sample, gradient=False),
             theta,
         ))  # fmt: skip
-        off = exact - model.log_likelihood(theta, Batch(np.arange(n)[:, None], None, np.ones(n)))
+        off = exact - model.log_likelihood(theta, model.all_rows())
     off = off[np.isfinite(off)]
     if not len(off):
         return []

@@ -19,11 +19,12 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base import opening, records
+from skpmd._base import records
 from skpmd._base.labels import encode_known
 from skpmd._base.validation import naming_singular_columns
+from skpmd._rows import opening
 from skpmd.data import Blocks
-from skpmd.logistic import GaussianPosterior
+from skpmd.linear import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN

@@ -107,7 +107,7 @@ def test_ctrl_c_keeps_the_last_state_or_changes_nothing(route, monkeypatch):
 @pytest.mark.parametrize(
     "route, name",
     [
-        ("weights", "particles for predictions"), ("mixture", "weights for predictions"),
+        ("weights", "normal logits for predictions"), ("mixture", "weights for predictions"),
         ("topics, priors", "perplexity"), ("choice", "comparison with inducing inputs"),
         ("moves", "Hamiltonian moves"),
         ("draws", "moves"),

@@ -299,7 +299,7 @@ def test_a_fit_that_is_interrupted_before_its_first_step_leaves_the_fit_before(m
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skpmd.logistic._fit.importance_rounds", interrupted)
+    monkeypatch.setattr("skpmd.linear._fit.importance_rounds", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], np.where(y == 1, "b", "a"))
     np.testing.assert_array_equal(model.predict_proba(X), before)

@@ -21,19 +21,20 @@ TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
 CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolctl"}
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
-    "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
+    "linear": "_bernoulli _multinomial _design _priors _horseshoe _mean_field",
     "sparse_gp": "_stationary _student _logit",
-    "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
-    "_student _special _smc_start",
+    "mixture": "_conjugate _components _weights _component_priors _likelihood _particles",
     "lda": "_topics _inference _prior_scale",
 }
 MODULES = modules()
 
 
 def layer(name):
-    """engine, shared, top, or the name of a family: any other package or module of skpmd."""
+    """engine, rows, shared, top, or the name of a family: any other package or module of skpmd."""
     part = name.split(".")[1] if "." in name else name
-    return "shared" if part in SHARED else "top" if part in TOP else part
+    return {"_rows": "rows"}.get(
+        part, "shared" if part in SHARED else "top" if part in TOP else part
+    )
 
 
 def imports(module, known, inside_functions=True):
@@ -74,8 +75,9 @@ def is_of_skpmd(name):
 def may_import(importer, imported):
     """The rule, for the names of two modules of skpmd."""
     of, to = layer(importer), layer(imported)
-    allowed = {"engine": {"engine"}, "shared": {"engine", "shared"}}
-    return of == "top" or to in allowed.get(of, {"engine", "shared", of})
+    below = {"engine", "rows", "shared"}
+    allowed = {"engine": {"engine"}, "rows": {"engine", "rows"}, "shared": below}
+    return of == "top" or to in allowed.get(of, {*below, of})
 
 
 def violations(module, known):
@@ -93,7 +95,7 @@ def violations(module, known):
 def may_import_scikit_learn(name):
     family, file = layer(name), name.rpartition(".")[2]
     numerical = file.startswith(("_model", "_kernels")) or file in NUMERICAL.get(family, "").split()
-    return family != "engine" and not numerical
+    return family != "engine" and not numerical and (family != "rows" or file == "blocks")
 
 
 def graph(known):
@@ -134,16 +136,19 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
-        ("skpmd._base.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
-        ("skpmd._base.rows", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._base.utils", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._rows.rows", "from skpmd._base import progress", {"skpmd._base.progress"}),
+        ("skpmd._rows.table", "from sklearn.utils import check_array", {"sklearn.utils"}),
+        ("skpmd._rows.blocks", "from sklearn.utils import check_array", set()),
         ("skpmd.posterior", "import skpmd", {"skpmd"}),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),
         ("skpmd.lda._fit", "from skpmd import custom", {"skpmd.custom"}),
         ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
         ("skpmd.lda._kernels", "from sklearn.utils import check_array", {"sklearn.utils"}),
-        ("skpmd.logistic._priors", "import sklearn", {"sklearn"}),
-        ("skpmd.custom", "from skpmd.logistic import _design", {"skpmd.logistic._design"}),
+        ("skpmd.linear._priors", "import sklearn", {"sklearn"}),
+        ("skpmd.custom", "from skpmd.linear import _design", {"skpmd.linear._design"}),
         ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
         ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
         ("skpmd.plot._topics", "from skpmd.predictive import x\nfrom skpmd import metrics", set()),
@@ -155,7 +160,7 @@ def test_numerical_files_exist():
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
         "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
-        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design skpmd.plot".split()
+        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found
 

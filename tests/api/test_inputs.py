@@ -9,7 +9,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd._base.labels import class_weights
 from skpmd.engine.model import Batch
-from skpmd.logistic._make_model import linear_model
+from skpmd.linear._make_model import linear_model
 
 # From the prior without rejuvenation, which would amplify rounding: another bandwidth, other
 # particles. A narrow prior leaves some of them effective.

@@ -133,7 +133,7 @@ def test_smc_moves_keep_mean_covariance_and_what_is_known():
     X, y, Xs = rows(30)
     m, width = 400, 0.8
     particles = cloud_of(X[:3], *(KERNEL.theta + 0.1 * rng.standard_normal((m, 3))))
-    particles = particles.after(Batch(X, np.column_stack([y, 0.0 * y]), np.ones(30)))
+    particles = particles.after(Batch(X, y[:, None], np.ones(30), 0.0 * y))
     theta, weights = np.array([one.theta for one in particles.particles]), particles.weights
     moved = particles.rejuvenated(width, rng)
     after = np.array([one.theta for one in moved.particles])

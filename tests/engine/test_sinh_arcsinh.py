@@ -8,8 +8,8 @@ from skpmd.engine import sinh_arcsinh
 from skpmd.engine.importance import AXIS_DF, Proposal, log_density
 from skpmd.engine.model import Batch
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
-from skpmd.logistic._binary import LogisticModel
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._priors import NormalPrior
 from tests.engine.test_importance import FACTOR, STRETCHED, STRETCHED_WEIGHT, skewed_reference
 
 

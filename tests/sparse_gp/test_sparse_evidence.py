@@ -37,7 +37,7 @@ def test_value_and_gradient(kernel, approximation):
         return sparse_evidence(model, theta, Sample(X, y, own, w))
 
     value, gradient = evidence(theta)
-    block = model.statistics(theta[None], None, Batch(X, np.column_stack([y, own]), w))
+    block = model.statistics(theta[None], None, Batch(X, y, w, own))
     np.testing.assert_allclose(value, model.log_partition(block)[0], rtol=1e-10)
     steps = 1e-5 * np.eye(len(theta))
     numeric = [(evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5 for e in steps]
@@ -69,15 +69,12 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
     sample = student_weighed(plain, theta, Sample(X, y, own, own + 1), 4.0)
     model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
-    batch = Batch(X, np.column_stack([y, own]), own + 1)
+    batch = Batch(X, y, own + 1, own)
     block = plain.statistics(theta[None], None, batch)
     for _ in range(3):
         block = model.statistics(theta[None], block, batch)
-    precision = plain.statistics(
-        theta[None],
-        None,
-        batch._replace(y=np.column_stack([y, 0.05 * (sample.noise_factor - 1.0)])),
-    )
+    noise = 0.05 * (sample.noise_factor - 1.0)
+    precision = plain.statistics(theta[None], None, batch._replace(noise=noise))
     np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
 
 

@@ -24,7 +24,7 @@ def wave(n=300, seed=0):
 def learnt(Z, approximation="fitc", kernel=KERNEL):
     X, y = wave()
     model = SparseGP(KernelCovariance(kernel), None, Z, approximation, 1e-10)
-    batch = Batch(X, np.column_stack([y, np.zeros(len(y))]), np.ones(len(y)))
+    batch = Batch(X, y[:, None], np.ones(len(y)), np.zeros(len(y)))
     theta = kernel.theta[None]
     return model, theta, model.statistics(theta, None, batch)
 
@@ -296,7 +296,7 @@ def test_a_stream_of_student_noise_weighs_new_rows_by_what_is_known():
     state = gp._state
     model, particles = state.model, state.particles
     gp.partial_fit(X[40:], y[40:])
-    batch = Batch(X[40:], np.column_stack([y[40:], np.full(20, 1e-10)]), np.ones(20))
+    batch = Batch(X[40:], y[40:, None], np.ones(20), np.full(20, 1e-10))
     added = model.statistics(particles.theta, particles.block, batch)
     np.testing.assert_allclose(gp._state.particles.block, particles.block + added)
     assert gp.n_iter_ == 2

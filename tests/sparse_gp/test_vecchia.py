@@ -100,7 +100,7 @@ def test_copies_do_not_end_a_search_early():
     y = np.sin(2.0 * X).sum(axis=1) + 5.0 * rng.standard_normal(len(X))
     gp = process(None, n_particles=1).fit(X, y)
     model, theta = gp._state.model, gp._state.theta
-    batch = Batch(np.arange(30)[:, None], None, np.ones(30))
+    batch = Batch(None, None, np.ones(30), place=np.arange(30))
     reached = model.log_likelihood(theta[None], batch)[0]
 
     def objective(one):
@@ -246,16 +246,13 @@ def test_density_is_the_product_of_conditionals(name, n_targets):
     model, _ = model_of(kernel, 7, n_targets=n_targets)
     theta, n = kernel.theta + 0.1, len(model.sites.weight)
     expected = brute(model, theta)
-    whole = Batch(np.arange(n)[:, None], None, np.ones(n))
+    whole = model.all_rows()
     assert_allclose(model.log_likelihood(theta[None], whole), [expected.sum()], rtol=1e-10)
     for size in (1, 7, 25):
         parts = [
-            model.log_likelihood(
-                theta[None], Batch(np.arange(a, min(a + size, n))[:, None], None,
-                                   np.ones(min(size, n - a)))
-            )[0]
+            model.log_likelihood(theta[None], whole.take(slice(a, a + size)))[0]
             for a in range(0, n, size)
-        ]  # fmt: skip
+        ]
         assert_allclose(sum(parts), expected.sum(), rtol=1e-10)
 
 

@@ -57,7 +57,7 @@ ELSEWHERE = {
     "skpmd/mixture/_predict.py": ("loss", "a parameter, such a loss"),
     "skpmd/lda": ("sweep sweeps halves kept", "of Gibbs chains, and their draws that are kept"),
     **dict.fromkeys(
-        ("skpmd/logistic", "skpmd/sparse_gp/_findings.py", "skpmd/sparse_gp/_starts.py"),
+        ("skpmd/linear", "skpmd/sparse_gp/_findings.py", "skpmd/sparse_gp/_starts.py"),
         ("units", "what coefficients and length scales are per: units of columns"),
     ),
     **dict.fromkeys(

@@ -31,7 +31,7 @@ class Defect(NamedTuple):
 
 def all_defects():
     """Those of all folders."""
-    folders = ["api", "base", "engine", "lda", "logistic", "mixture", "plot", "sparse_gp"]
+    folders = ["api", "base", "engine", "lda", "linear", "mixture", "plot", "sparse_gp"]
     parts = [importlib.import_module(f"tests.{folder}.defects").DEFECTS for folder in folders]
     return [defect for part in parts for defect in part]
 

@@ -51,8 +51,8 @@ def engine_step(rng):
     from skpmd.engine.mirror import Settings, step
     from skpmd.engine.model import Batch
     from skpmd.engine.particles import draw_prior
-    from skpmd.logistic._binary import LogisticModel
-    from skpmd.logistic._priors import NormalPrior
+    from skpmd.linear._bernoulli import LogisticModel
+    from skpmd.linear._priors import NormalPrior
 
     model = LogisticModel(NormalPrior(np.full(N_FEATURES, 0.05)), fit_intercept=False)
     X = rng.standard_normal((N_ROWS, N_FEATURES))

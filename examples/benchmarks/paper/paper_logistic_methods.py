@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from skpmd.engine.model import Batch
-from skpmd.logistic._binary import LogisticModel
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._priors import NormalPrior
 
 from ..peers.annealed import annealed
 from ..peers.fisher_scoring import fisher_scoring

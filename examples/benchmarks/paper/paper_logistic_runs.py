@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from skpmd._base.progress import ReportedBatches
 from skpmd.engine.model import Batch
 from skpmd.engine.sums import n_rows
-from skpmd.logistic._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 
 from ..harness.comparison import estimator
 from ..peers.laplace import laplace

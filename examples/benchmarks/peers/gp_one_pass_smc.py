@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.resampling import systematic
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import Data
@@ -147,8 +147,8 @@ def gp_one_pass_smc(X, y, *, start, n_start, batch_size, seed, bandwidth=0.1, ch
     waiting = sorted({*checkpoints, len(y)})
     with clock:
         particles, n_read = start(X[:n_start], y[:n_start], rng), n_start
-    rows = np.column_stack([y, np.zeros(len(y))])[n_start:]
-    for batch in Rows(X[n_start:], rows, None, batch_size).whole():
+    last, none = slice(n_start, None), np.zeros(len(y) - n_start)
+    for batch in Rows(X[last], y[last, None], None, batch_size, noise=none).whole():
         with clock:
             particles, n_read = particles.after(batch), n_read + len(batch.weight)
             if bandwidth and 1.0 / (particles.weights**2).sum() < 0.5 * len(particles.particles):

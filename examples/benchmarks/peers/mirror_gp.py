@@ -11,7 +11,7 @@ both costs one reading of the rows. The clock of a setting counts that reading f
 
 import numpy as np
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import SparseGP
 
@@ -50,7 +50,7 @@ def mirror_gp(
         inducing = X[np.sort(rng.choice(len(X), n_inducing, replace=False))]
         model = SparseGP(KernelCovariance(kernel), None, inducing, "dtc", JITTER)
         blocks = [model.prior_block(np.zeros((1, 1))) for _ in steps]
-        rows = Rows(X, np.column_stack([y, np.zeros(len(y))]), None, batch_size)
+        rows = Rows(X, y[:, None], None, batch_size, noise=np.zeros(len(y)))
     for batch in (one for _ in range(passes) for one in rows.one_pass("epoch", rng)):
         with reading:  # at a noise of 1
             added = model.statistics(np.zeros((1, 1)), None, batch)

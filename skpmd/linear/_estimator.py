@@ -1,0 +1,938 @@
+"""BayesianLogisticRegressionPMD: class probabilities averaged over a posterior."""
+
+from functools import partial
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _check_partial_fit_first_call
+from sklearn.utils.validation import _check_feature_names_in
+
+from skpmd._base.estimator import result
+from skpmd._base.labels import encode, encode_known, in_order, row_weights
+from skpmd._base.merging import (
+    MERGED,
+    MERGED_BY_ROWS,
+    check_equal,
+    check_total,
+    density_names,
+    inherited,
+    merge_densities,
+    n_shards,
+    refuse_copies,
+    refuse_rows,
+)
+from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
+from skpmd._base.prior import convergence_reasons, misfit_reasons
+from skpmd._base.results import ParticleResults, Results, results_of
+from skpmd._base.retained import Retained
+from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
+from skpmd._base.utils import as_generator
+from skpmd._base.validation import naming_singular_columns
+from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.rows import Rows
+from skpmd._rows.table import is_in_memory
+from skpmd.engine.course import untimed
+from skpmd.engine.hmc import N_CHAINS
+from skpmd.engine.loop import drive
+from skpmd.linear._averages import points_of_posterior
+from skpmd.linear._column_scale import (
+    Units,
+    in_units,
+    refuse_far,
+    shift_of,
+    units_of,
+    warn_of_other_scale,
+    warn_of_overruled,
+)
+from skpmd.linear._design import LinearModel
+from skpmd.linear._earlier_rows import (
+    EarlierRows,
+    PriorOfRows,
+    TiltedPrior,
+    all_rows,
+    earlier_rows,
+    given_earlier,
+    handed_on,
+    joined,
+    model_of,
+    why_no_evidence,
+)
+from skpmd.linear._empirical_bayes import chosen_scale
+from skpmd.linear._fit import find_posterior, name_of, takes_steps
+from skpmd.linear._hmc import MOVES
+from skpmd.linear._importance import PROPOSALS
+from skpmd.linear._make_model import (
+    PRIORS,
+    LogisticParameters,
+    coordinate_names,
+    coordinate_variables,
+    in_columns,
+    linear_model,
+    missing_moments,
+)
+from skpmd.linear._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.linear._merge import (
+    NO_WEIGHTS,
+    differing_units,
+    merge_mean_field,
+    rows_held,
+    shards_of,
+)
+from skpmd.linear._normal_logits import NormalLogits, searched_normal_logits
+from skpmd.linear._posterior import GaussianPosterior, own_posterior
+from skpmd.linear._predict import ClassPredictions
+from skpmd.linear._retained import advance_retaining, with_units_of
+from skpmd.linear._streaming import proposal_step
+from skpmd.posterior import Posterior
+
+# Parameters that describe a prior which `prior` names.
+_OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
+
+
+class LogisticState(NamedTuple):
+    """Result of a fit."""
+
+    stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
+    results: Results  # What it shows.
+    n_iter: int  # Rounds, passes or steps.
+    prior_scale: object  # Of the prior: a number, or one for each coefficient; None without.
+    fit_intercept: bool  # Whether there is an intercept.
+    dtype: np.dtype  # Of the features.
+    retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
+    units: Units | None = None  # What coefficients and their prior are in, if not given columns.
+    normal_logits: NormalLogits | None = (
+        None  # What predictions average over, if not all particles.
+    )
+
+
+class _Task(NamedTuple):
+    """What a fit is to find the posterior of."""
+
+    model: LinearModel
+    rows: Rows  # In its units; those of an earlier posterior, which is the prior, come first.
+    parameters: LogisticParameters
+    prior: PriorOfRows  # Before all of them.
+    earlier: EarlierRows | None
+    by_steps: bool  # Whether stochastic steps are asked for.
+    is_mean_field: bool = False
+
+    @property
+    def is_reduced(self):
+        """Whether a quadratic stands for some of the rows."""
+        return self.earlier is not None and self.earlier.rest is not None
+
+    @property
+    def scale(self):
+        """Scale of the prior; None where an earlier posterior is the prior."""
+        return None if self.earlier else self.prior.scale
+
+
+def _of_prior(model, outcome):
+    """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
+    prior = model.prior
+    density = getattr(prior, "density", None)
+    reasons = convergence_reasons(density, outcome.particles)
+    if isinstance(prior, TiltedPrior):
+        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
+    outcome = outcome._replace(reasons=outcome.reasons + reasons)
+    return outcome, None if density is None else density.pareto_k
+
+
+def _targets(codes, n_classes):
+    """Class codes as the models want them."""
+    return 2.0 * codes - 1.0 if n_classes == 2 else codes
+
+
+def _in_units(rows, units, batch_size):
+    """`Rows` in units."""
+    data = rows.data
+    refuse_far(data.X, units, np.float32)  # Moves take products of any rows in single precision.
+    return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
+
+
+def _takes_parts(estimator):
+    """Whether there is a ``partial_fit``; raises AttributeError where there is none."""
+    if estimator.covariance_type == "diag":
+        raise AttributeError(NO_PARTS)
+    return True
+
+
+class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
+    """Logistic regression, binary or multinomial, with a posterior over its coefficients.
+
+    By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
+    mirror descent from it (the mirror step in the Gaussian family); draws from both, with and
+    without the skewness that the posterior has along its axes, which are reweighted by the
+    posterior itself; and, if the diagnostics of these weights are bad, Hamiltonian moves of the
+    particles. Predictions average over the particles. ``proposal="prior"`` uses only values of the
+    likelihood: it starts from the prior and takes stochastic mirror steps with rejuvenation, as in
+    Algorithm 1 of the paper.
+
+    Parameters
+    ----------
+    prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
+        Prior on each coefficient. On standardised columns the mode under ``"normal"`` is
+        scikit-learn's solution with an L2 penalty at ``C=prior_scale**2``, under ``"laplace"`` with
+        an L1 penalty at ``C=prior_scale``. ``"horseshoe"`` shrinks many coefficients to almost zero
+        and leaves some free; its local and global scales are coordinates of the posterior, found by
+        Hamiltonian
+        moves. An earlier posterior, ``fitted.posterior_``, on the same columns and classes, makes
+        yesterday's posterior today's prior. If it holds its rows (see ``posterior_``), the fit uses
+        the rows of both. Otherwise a density fitted to it takes its place
+        (`Posterior.fitted_density`), and ``diagnostics_["prior_pareto_k"]`` shows how good this
+        density is. The other parameters of the prior then have no effect. A fitted estimator is
+        used as its posterior (in searches, which clone estimators, give ``posterior_``).
+    prior_mean : float, array-like or dict, default=0.0
+        Centre of the prior on coefficients, in the same forms and shapes as ``prior_scale``. It
+        does not apply to the intercept, and not to the horseshoe.
+    prior_scale : float, "evidence", array-like or dict, default=1.0
+        Scale of the prior (the standard deviation of a normal one); under the horseshoe the scale
+        of tau, the half-Cauchy global scale. ``"evidence"`` takes the scale under which the data
+        are most probable; it is not available for the horseshoe. An array has one scale for each
+        column, shape (n_features,), or one for each coefficient, the shape of ``coef_``. The keys
+        of a dict are names of columns, or tuples of names for groups of columns; other columns have
+        a scale of 1 (and a ``prior_mean`` of 0). ``scale`` says what all of them are per.
+    prior_df : float, default=4.0
+        Degrees of freedom under ``"student_t"``.
+    intercept_prior_scale : float, default=10.0
+        Standard deviation of the normal prior on an intercept: on the logit at the columns' means
+        or, with ``scale=None``, where all columns are zero.
+    scale : "auto" or None, default="auto"
+        What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the logit per
+        standard deviation of a column, in the rows of `fit` with their weights, those by class
+        included, or in the first calls of a stream that have 50 rows together (1
+        for a column that does not vary). With ``covariance_type="diag"`` the unit of a column that
+        is zero in most rows is at least a third of the root mean square of its other numbers.
+        Columns are centred inside, unless there is no intercept, so that a column in any units
+        gives the answer of standardised ones. None: the literal prior, per unit of the given
+        columns, and the intercept's where all of them are zero; columns should then be
+        standardised, for nothing is centred inside, and a column far from zero moves the intercept
+        out of its prior. In either case coefficients and intercepts are in the given units.
+    fit_intercept : bool, default=True
+        Whether there is an intercept.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the row weights, by label; ``"balanced"`` gives all classes the same total. The
+        posterior then belongs to data that were not observed: it is good for decisions, but not for
+        error bars.
+    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
+        The density that particles are first drawn from. In the order of the options: a mixture of
+        the components of ``"laplace"`` and ``"mirror"``; the prior; the Laplace approximation; the
+        Gaussian of the mirror descent.
+    moves : {"auto", "always", "never"}, default="auto"
+        When to use Hamiltonian moves of 32 chains along gradients of the posterior on all data. In
+        the order of the options: if the importance weights of draws from the proposals have bad
+        diagnostics; always, in place of the weights; never. Moved particles have equal weights;
+        split R-hat is their diagnostic, and there is no evidence. There are no moves with
+        ``proposal="prior"`` or ``reweight=False``.
+    covariance_type : {"auto", "full", "diag"}, default="auto"
+        ``"diag"`` fits a Gaussian without correlations, by mirror descent in that family, with
+        memory proportional to the data. It is for text, where a full covariance does not fit in
+        memory. There are then no particles and no diagnostics of them; standard deviations are
+        those of a coefficient given all others. ``"auto"`` is ``"diag"`` above 2000 coordinates
+        (``(n_features + 1) * n_classes``, or ``n_features + 1`` for two classes) if no other
+        parameter requires particles.
+    n_particles : int, default=4000
+        Number of particles drawn in a round (in pairs: an odd number is rounded up). Rounds follow
+        until the effective sample size reaches 0.6 of this number, ten rounds at most. With
+        ``proposal="prior"`` or ``reweight=False`` it is the number of all particles. Hamiltonian
+        moves retain at least 32 draws, one from each chain; there is a warning if ``n_particles``
+        is smaller.
+    max_iter : int, default=5
+        Number of passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``.
+        Importance reweighting would discard their result (gamma = 1), so that otherwise no such
+        steps are taken.
+    batch_size : int or "auto", default="auto"
+        Rows in a batch; ``"auto"`` is min(n, 1000).
+    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
+        gamma_t = step_size / (step_offset + t**step_decay), capped at 1; offset ``"auto"`` is the
+        number of batches in a pass.
+    rejuvenation : {"ess", "always", "never"}, default="ess"
+        When stochastic steps rejuvenate the particles.
+    ess_threshold : float in [0, 1), default=0.5
+        Effective sample size, as a share of the particles, below which a step is divided into
+        substeps and the particles are rejuvenated.
+    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
+        Kernel width of a rejuvenation.
+    reweight : bool, default=True
+        Whether particles are weighted by the posterior on all data.
+    prediction_tol : float, default=1e-3
+        How far predicted probabilities may differ from averages over all particles. They are
+        averages over normal logits with the posterior's means and covariances. Whether these do is
+        found on up to 1000 rows of the fit, and on mixtures of these rows: no probability there has
+        an error of more than half of ``prediction_tol``, or of more than nine tenths of it if all
+        classes were equally probable, and no log probability of more than fifty times
+        ``prediction_tol`` (``diagnostics_["prediction_error"]`` is the largest error of a
+        probability). In a stream these are rows of the last part. Rows whose logits vary more than
+        those of any of these rows, and rows whose most probable class is uncertain, are averaged
+        over all particles. With 0, or if this accuracy is not reached, all rows are.
+    total_samples : float or None, default=None
+        For `partial_fit`: None means a stream, in which each row counts once. A number is the
+        number of rows of a data set over which several passes may be made.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
+    warm_start : bool, default=False
+        Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
+        prior or the proposals. It has no effect if there are no stochastic steps.
+    temperature : float, default=1.0
+        The posterior is proportional to prior * likelihood^(1 / temperature).
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its next complete state: a round of reweighting, a check
+        of chains or a step. A ``ConvergenceWarning`` says so. A search with
+        ``prior_scale="evidence"`` gets half of this time. A step of `partial_fit` is always
+        completed.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
+    n_jobs : int or None, default=None
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same result.
+    verbose : int, default=0
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    coef_, coef_std_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Posterior means and standard deviations of the coefficients: of the log odds of
+        ``classes_[1]``, or one row for each of more than two classes.
+    intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
+        Posterior means and standard deviations of the intercepts, which are where all columns are
+        zero; 0 without intercepts. These four attributes have the dtype of X.
+    posterior_ : Posterior or GaussianPosterior
+        Weighted particles, or a Gaussian without correlations; coordinates are the coefficients and
+        the intercept of each row of ``coef_``, row by row, and last the logarithms of the
+        horseshoe's scales. After `fit`, ``posterior_.rows`` holds the rows for a later fit that has
+        this posterior as its ``prior``, or a summary of them if they take more memory than the
+        particles; None if a density of the particles is enough. Pickles contain these rows, too:
+        set ``posterior_.rows = None`` if others must not get them.
+    prior_scale_ : float or ndarray of the shape of ``coef_``
+        Scale of the prior, as given or chosen by the evidence, in the units that ``scale`` says.
+    log_evidence_ : float
+        Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
+        nor after moves). With an earlier posterior as the prior, it is that of the new rows.
+    n_iter_ : int
+        Number of rounds of reweighting and checks of chains, or of passes of stochastic steps;
+        after `partial_fit`, number of steps.
+    history_ : dict of str to ndarray of shape (n_entries,)
+        One entry per step, round, check of chains or call: step size, effective sample size,
+        rejuvenations, bandwidth, ``r_hat`` of moves, and, without reweighting, the estimated error
+        of the means from the rejuvenations so far (``rejuvenation_error``). For a Gaussian without
+        correlations: the step size and the largest ``change`` of a log precision.
+    diagnostics_ : dict
+        The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
+        components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
+        ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
+        the largest error of a mean from rejuvenations and from few particles, in posterior standard
+        deviations; None after reweighting; only a lower bound in a stream with sorted rows that are
+        too many to be retained); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, the k-hat of
+        an earlier posterior relative to the density that represents it as the prior, if there is
+        one; ``warnings``.
+    out_of_time_ : bool
+        Whether the last call ended because of ``max_time``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where X has them.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If coefficients are known to have no posterior mean (separable classes under heavy tails);
+        if k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
+        proposal's components disagree, chains disagree (split R-hat above 1.05), or the limit on
+        substeps was reached. The message says what to do.
+
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegression : The posterior mode, at ``C=prior_scale**2``.
+    ParticleMirrorDescent : Any other model.
+
+    References
+    ----------
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101.
+
+    Neal, R. (2011). MCMC using Hamiltonian dynamics. In Handbook of Markov Chain Monte Carlo, CRC.
+
+    Opper, M. and Archambeau, C. (2009). The variational Gaussian approximation revisited. Neural
+    Computation 21, 786-792.
+
+    Vehtari, A., Simpson, D., Gelman, A., Yao, Y. and Gabry, J. (2024). Pareto smoothed importance
+    sampling. Journal of Machine Learning Research 25(72).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = BayesianLogisticRegressionPMD(random_state=0)
+    >>> model.fit(X, y).predict_proba(X[:2]).shape
+    (2, 2)
+    >>> bool(model.posterior_.pareto_k < 0.7)
+    True
+
+    Use the posterior of the first rows, with its units, as the prior for the others:
+
+    >>> X = X[:, [0, 1, 4]]
+    >>> first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300])
+    >>> second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    >>> second = second.fit(X[300:], y[300:])
+    >>> whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    >>> bool((abs(second.coef_ - whole.coef_) < 0.2 * whole.coef_std_).all())
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "prior": [StrOptions(set(PRIORS)), Posterior, GaussianPosterior, BaseEstimator],
+        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
+        # Squares of scales, and of their inverses, have to be numbers.
+        "prior_scale": [
+            StrOptions({"evidence"}),
+            Interval(Real, 1e-30, 1e30, closed="both"),
+            "array-like",
+            dict,
+        ],
+        "prior_df": [Interval(Real, 0, None, closed="neither")],
+        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "scale": [StrOptions({"auto"}), None],
+        "fit_intercept": ["boolean"],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "proposal": [StrOptions(set(PROPOSALS))],
+        "moves": [StrOptions(set(MOVES))],
+        "warm_start": ["boolean"],
+        "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "prediction_tol": [Interval(Real, 0, None, closed="left")],
+        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
+    }
+    _frozen_parameters = (
+        "prior", "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale",
+        "fit_intercept",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        prior="normal",
+        prior_mean=0.0,
+        prior_scale=1.0,
+        prior_df=4.0,
+        intercept_prior_scale=10.0,
+        scale="auto",
+        fit_intercept=True,
+        class_weight=None,
+        proposal="auto",
+        moves="auto",
+        covariance_type="auto",
+        n_particles=4000,
+        max_iter=5,
+        batch_size="auto",
+        step_size=1.0,
+        step_offset="auto",
+        step_decay=1.0,
+        rejuvenation="ess",
+        ess_threshold=0.5,
+        bandwidth="loo",
+        reweight=True,
+        prediction_tol=1e-3,
+        total_samples=None,
+        forgetting=0.0,
+        half_life=None,
+        warm_start=False,
+        temperature=1.0,
+        max_time=None,
+        checkpoint=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.prior = prior
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.prior_df = prior_df
+        self.intercept_prior_scale = intercept_prior_scale
+        self.scale = scale
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.proposal = proposal
+        self.moves = moves
+        self.covariance_type = covariance_type
+        self.n_particles = n_particles
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.rejuvenation = rejuvenation
+        self.ess_threshold = ess_threshold
+        self.bandwidth = bandwidth
+        self.reweight = reweight
+        self.prediction_tol = prediction_tol
+        self.total_samples = total_samples
+        self.forgetting = forgetting
+        self.half_life = half_life
+        self.warm_start = warm_start
+        self.temperature = temperature
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the posterior of the coefficients.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Features, in any units. X may also be data in blocks (`skpmd.data.Blocks`), with y and
+            weights in the blocks or as arguments.
+        y : array-like of shape (n_samples,), optional
+            Two classes or more, of any type.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; a row of weight w counts as w copies of it.
+
+        Returns
+        -------
+        BayesianLogisticRegressionPMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If y has one class only, or the weights leave a class without any.
+        """
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            rows, no_moments = self._fit(*opened(X, y, sample_weight))
+        self._warn_or_interrupt()
+        self._warn_of_column_scale(rows)
+        n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
+        if self.n_particles < N_CHAINS <= n_retained:
+            warn(
+                f"n_particles={self.n_particles} is less than the {N_CHAINS} chains of the "
+                f"Hamiltonian moves: {n_retained} draws are retained, and ess is of these. Set "
+                f"n_particles={N_CHAINS} or more, or moves='never'.",
+                UserWarning,
+            )
+        if no_moments:
+            self.diagnostics_["warnings"].append(no_moments)
+            warn(
+                f"{type(self).__name__}: {no_moments}. Report posterior_.quantile(0.5) and "
+                "posterior_.interval(), which exist, or set "
+                "prior='normal', or prior='student_t' with prior_df above 2."
+            )
+        return self
+
+    def _fit(self, X, y, sample_weight):
+        """The rows, and what is undefined."""
+        options, parameters = self._loop_options(), self._parameters()
+        last = getattr(self, "_state", None) if self.warm_start else None
+        if not takes_steps(parameters, options):
+            self._warn_unused(
+                OF_STOCHASTIC_STEPS, "set proposal='prior' or reweight=False for such steps"
+            )
+        self._reset()
+        X, y = self._validated(X, y, reset=True)
+        codes, classes = encode(y)
+        rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
+        rng = as_generator(self.random_state)
+        features = _check_feature_names_in(self)
+        self._warn_unused_prior()
+        task = self._task(parameters, options, rows, features, classes, rng)
+        axes = coordinate_variables(task.model, features, classes)
+        axes["names"] = coordinate_names(task.model, features, classes)
+        axes["frame"] = task.prior.units
+        if task.is_mean_field:
+            results = fit_mean_field(task.model, task.rows, 1.0 / self.temperature, **axes)
+            stream, n_iter, no_moments = None, results.records.n, None
+        else:
+            with naming_singular_columns(X):
+                outcome, n_iter, remedies = find_posterior(
+                    task.model, task.rows, task.parameters, options, rng,
+                    None if last is None else last.stream,
+                )  # fmt: skip
+            theta, data = outcome.particles.theta, task.rows.data
+            outcome, results = self._results(task, outcome, options, axes, remedies)
+            stream = stream_after(outcome, rows.total, rng)
+            no_moments = missing_moments(task.model, data, theta, len(classes))
+        self.classes_ = classes
+        self._freeze()
+        self._set_state(
+            LogisticState(
+                stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
+                units=task.prior.units,
+                normal_logits=None if task.is_mean_field else self._normal_logits(results, X),
+            )
+        )  # fmt: skip
+        return rows, no_moments
+
+    def _task(self, parameters, options, rows, features, classes, rng):
+        """The `_Task` of a fit: under a prior, or with the rows of an earlier posterior."""
+        n_features = rows.data.X.shape[1]
+        is_diagonal = is_mean_field(parameters, n_features, len(classes))
+        by_steps = takes_steps(parameters, options)
+        earlier = None
+        can_join = is_in_memory(rows.data.X)
+        if can_join and not (isinstance(self.prior, str) or is_diagonal or by_steps):
+            earlier = earlier_rows(parameters, features, classes)
+        if earlier is not None:
+            rows = _in_units(rows, earlier.prior.units, self.batch_size)
+            both = Rows.of(all_rows(earlier, rows.data, options.power), self.batch_size)
+            return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
+        parameters, units = in_columns(parameters, features, classes, is_diagonal)
+        if isinstance(self.prior, str):
+            units = self._units_of(rows, classes, is_text=is_diagonal)
+        rows = _in_units(rows, units, self.batch_size)
+        shift = shift_of(units)
+        scale = self._chosen_scale(parameters, rows, classes, shift, rng)
+        model = linear_model(parameters, n_features, len(classes), scale, shift)
+        prior = PriorOfRows(parameters, scale, units)
+        return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
+
+    def _results(self, task, outcome, options, axes, remedies=None):
+        """The outcome as one of the rows of this fit alone, and its `Results`."""
+        model, earlier = task.model, task.earlier
+        seen = model.prior.reported(outcome.particles.theta)
+        outcome, prior_k = _of_prior(model, outcome)
+        if earlier is not None:
+            outcome = given_earlier(outcome, model, earlier)
+        results = results_of(
+            outcome, temperature=self.temperature, coordinates=seen, prior_pareto_k=prior_k,
+            no_evidence=why_no_evidence(earlier), remedies=remedies, **axes,
+        )  # fmt: skip
+        if not task.by_steps:
+            results.posterior.rows = handed_on(
+                model, task.rows.data, options.power, own_posterior(results.posterior),
+                task.prior, earlier,
+            )  # fmt: skip
+        return outcome, results
+
+    @available_if(_takes_parts)
+    @in_parts
+    @_fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+        """Update the posterior with more rows, which are then no longer needed.
+
+        Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
+        that is given). The first rows are retained (up to 2^21 numbers), and the posterior is
+        computed anew from all of them, until each class has ten rows for each of its coefficients
+        and further rows have the same shares of classes and similar columns. Rows may therefore
+        come sorted. After that, and after `fit`, the stream continues without stored data. Nothing
+        is approximated between rejuvenations. The error of rejuvenations is estimated in
+        ``history_["rejuvenation_error"]``, and there is a warning if it is large. The parameters of
+        the prior and ``fit_intercept`` must not change between calls. If a call fails in any way,
+        the estimator remains unchanged.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Features, on the same scale in all calls: the first part decides on centres and units
+            (see ``scale``).
+        y : array-like of shape (n_samples,)
+            Labels. A call may hold a single class, but the first rows should hold all classes.
+        classes : array-like of shape (n_classes,), optional
+            All classes; needed at the first call, unless there was a fit.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; a row of weight w counts as w copies of it.
+
+        Returns
+        -------
+        BayesianLogisticRegressionPMD
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than ``classes``, or a parameter needs all data at once.
+        """
+        with self._all_or_nothing():
+            options, parameters = self._loop_options(), self._parameters()
+            before = getattr(self, "_state", None)
+            first = before is None or before.stream is None
+            if self.class_weight == "balanced":
+                raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
+            if first and isinstance(self.prior_scale, str):
+                raise ValueError(
+                    "prior_scale='evidence' needs all data: call fit, or set a number."
+                )
+            if first:
+                self._frozen = {}
+            self._check_frozen()
+            X, y = self._validated(X, y, reset=first)
+            with in_order("classes", classes):
+                _check_partial_fit_first_call(self, classes)
+            if is_mean_field(parameters, X.shape[1], len(self.classes_)):
+                raise ValueError(NO_PARTS)
+            self._freeze()
+            features = _check_feature_names_in(self)
+            parameters, units = in_columns(parameters, features, self.classes_, mean_field=False)
+            prior_scale = parameters.prior_scale if first else before.prior_scale
+            given = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            retained = None if first else before.retained
+            if not first:
+                units = before.units
+                if retained is not None and units is not None and self.total_samples is None:
+                    units, retained = with_units_of(given, units, retained)
+            elif isinstance(self.prior, str):
+                units = self._units_of(given, self.classes_, is_first=True)
+            rows = _in_units(given, units, self.batch_size)
+            model = linear_model(
+                parameters, X.shape[1], len(self.classes_), prior_scale, shift_of(units)
+            )
+            proposal = self.proposal if model.prior.has_gaussian else "prior"
+            step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
+            stream = first_stream(self.random_state) if first else before.stream
+            targets = _targets(np.arange(len(self.classes_)), len(self.classes_))
+            with naming_singular_columns(X):
+                stream, retained = advance_retaining(
+                    retained, stream, model, rows, options, step, targets
+                )
+            names = coordinate_names(model, features, self.classes_)
+            method = f"stream from {name_of(proposal)}"
+            seen = model.prior.reported(stream.particles.theta)
+            outcome, prior_k = _of_prior(model, stream.outcome())
+            results = results_of(
+                outcome, stream.records,
+                names=names, coordinates=seen, frame=units, stream=True, method=method,
+                prior_pareto_k=prior_k,
+                **coordinate_variables(model, features, self.classes_),
+            )  # fmt: skip
+            self._set_state(
+                LogisticState(
+                    stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
+                    retained, units, self._normal_logits(results, X),
+                )
+            )  # fmt: skip
+            self._warn_or_interrupt()
+            if first:
+                self._warn_of_column_scale(given)
+            elif units is not None:
+                warn_of_other_scale(given.whole(), units, features)
+            return self
+
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
+            if self.class_weight == "balanced":
+                raise ValueError(
+                    "class_weight='balanced' gives rows of each shard weights of their own: fit "
+                    "all shards with a dict."
+                )
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            kinds = ["diag" if state.stream is None else "full" for state in states]
+            check_equal("covariance_type", kinds)
+            refuse_copies([state.results.posterior.mean() for state in states])
+            self.classes_ = estimators[0].classes_
+            features, K = _check_feature_names_in(self), len(self.classes_)
+            parameters, _ = in_columns(self._parameters(), features, self.classes_, False)
+            task, rng = None, as_generator(self.random_state)
+            if kinds[0] == "full":
+                given = X, y, sample_weight
+                task = self._task_of_shards(states, parameters, features, given, rng)
+            else:
+                refuse_rows(X, y, NO_WEIGHTS)
+            model = linear_model(parameters, len(features), K, states[0].prior_scale)
+            axes = coordinate_variables(model, features, self.classes_)
+            axes["names"] = coordinate_names(model, features, self.classes_)
+            if kinds[0] == "diag":
+                results = merge_mean_field(model.prior, states, n, axes)
+                state = states[0]._replace(results=results)
+            elif task is not None:
+                state = self._merged_by_rows(task, states, n, axes, rng)
+            else:
+                state = self._merged_by_densities(parameters, states, n, axes, rng)
+            if task is None or task.is_reduced:
+                reasons = inherited(estimators) + differing_units(states)
+                state.results.diagnostics["warnings"][:0] = reasons
+            self._set_state(state)
+        self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
+        return self
+
+    def _task_of_shards(self, states, parameters, features, given, rng):
+        """The `_Task` of all rows, or of those that shards hold; None where there are none."""
+        X, y, sample_weight = given
+        if X is not None:
+            X, y = self._validated(X, y, reset=False)
+            rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            check_total(rows.total, sum(state.stream.seen for state in states))
+        else:
+            refuse_rows(None, y, "rows are X and y together")
+            n_classes, power = len(self.classes_), 1.0 / self.temperature
+            held = rows_held(states, parameters, n_classes, power)
+            if held is None:
+                return None
+            (X, y, weight, *_), rest = joined(held)
+            units = held[0].prior.units
+            X = X if units is None or rest is not None else units.given(X)
+            rows = Rows(X, y, weight * self.temperature, self.batch_size)
+            if rest is not None:
+                return _Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
+        options = self._loop_options()
+        return self._task(self._parameters(), options, rows, features, self.classes_, rng)
+
+    def _merged_by_rows(self, task, states, n_merged, axes, rng):
+        """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
+        options = self._loop_options()
+        outcome, _, remedies = find_posterior(task.model, task.rows, task.parameters, options, rng)
+        what = f"{outcome.notes['method']}, {len(task.rows.data.weight)} rows of {n_merged} shards"
+        what += " and a normal likelihood of their others" * task.is_reduced
+        shown = {"method": what, "n_shards": n_merged, "frame": task.prior.units, **axes}
+        outcome, results = self._results(task, outcome, options, shown, remedies)
+        few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
+        state = self._state_of_shards(states, outcome, results, rng, few)
+        return state._replace(prior_scale=task.prior.scale, units=task.prior.units)
+
+    def _merged_by_densities(self, parameters, states, n_merged, axes, rng):
+        """The state of the product of the shards' densities, under the prior of the first."""
+        shards = shards_of(parameters, states, self.n_features_in_, len(self.classes_))
+        outcome, found = merge_densities(shards, n_merged, self.n_particles, rng)
+        results = results_of(
+            outcome, temperature=self.temperature, stream=True, frame=states[0].units,
+            merged=density_names(n_merged), **found, **axes,
+        )  # fmt: skip
+        return self._state_of_shards(states, outcome, results, rng)
+
+    def _state_of_shards(self, states, outcome, results, rng, few=None):
+        stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+        return states[0]._replace(
+            stream=stream, results=results, n_iter=results.records.n, retained=None,
+            normal_logits=few,
+        )  # fmt: skip
+
+    @result
+    def coef_(self):
+        """Posterior means of the coefficients, shape (1 or n_classes, n_features)."""
+        return self._coefficients(self.posterior_.mean())[0]
+
+    @result
+    def coef_std_(self):
+        """Posterior standard deviations of the coefficients."""
+        return self._coefficients(self.posterior_.std())[0]
+
+    @result
+    def intercept_(self):
+        """Posterior means of the intercepts, shape (1,) or (n_classes,)."""
+        return self._coefficients(self.posterior_.mean())[1]
+
+    @result
+    def intercept_std_(self):
+        """Posterior standard deviations of the intercepts."""
+        return self._coefficients(self.posterior_.std())[1]
+
+    @result
+    def prior_scale_(self):
+        """Scale of the prior, as given or chosen by the evidence.
+
+        A number, or an array of the shape of ``coef_``; raises AttributeError where the prior is an
+        earlier posterior.
+        """
+        if self._state.prior_scale is None:
+            raise AttributeError("prior_scale_ is not there: the prior is an earlier posterior.")
+        return self._state.prior_scale
+
+    @result
+    def n_iter_(self):
+        """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
+        return self._state.n_iter
+
+    def _units_of(self, rows, classes, **how):
+        """Centres and units of columns that a named prior refers to; None of given columns."""
+        if self.scale is None:
+            return None
+        n_rows = 1 if len(classes) == 2 else len(classes)
+        return units_of(rows.whole(), n_rows, self.fit_intercept, **how)
+
+    def _chosen_scale(self, parameters, rows, classes, shift, rng):
+        """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
+        with naming_singular_columns(rows.data.X):
+            choice = chosen_scale(parameters, rows, len(classes), shift, rng)
+        if choice.warning:
+            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
+        return choice.scale
+
+    def _warn_unused_prior(self):
+        """Warn of parameters of a named prior that an earlier posterior has no use for."""
+        if not isinstance(self.prior, str):
+            where = "where the prior is an earlier posterior"
+            self._warn_unused(_OF_NAMED_PRIORS, "leave them as they are", where)
+
+    def _warn_of_column_scale(self, rows):
+        """Warn where the prior overrules the rows: it may where columns are not scaled."""
+        if self.scale is None and isinstance(self.prior, str) and self.prior != "horseshoe":
+            names = _check_feature_names_in(self)
+            means = self.coef_.astype(float), self.intercept_
+            warn_of_overruled(rows.data, *means, self.prior_scale_, names)
+
+    def _coefficients(self, moment):
+        """A moment of the coefficients and of the intercepts, in the dtype of X."""
+        state, p = self._state, self.n_features_in_
+        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
+        most = np.finfo(state.dtype).max  # Beyond it are means that have not converged.
+        rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
+        return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
+
+    def _normal_logits(self, results, X, are_given=True):
+        """What predictions average over, None for all particles; its error is a diagnostic.
+
+        Rows X are as given, or else in the units of the posterior.
+        """
+        points = points_of_posterior(
+            results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
+        )
+        X = in_units(X, results.posterior.frame) if are_given else X
+        with untimed():  # It is short beside the fit, and spares predictions more.
+            stage = drive(
+                searched_normal_logits(points, X, self.fit_intercept, self.prediction_tol)
+            )
+        few = stage.value
+        results.diagnostics["prediction_error"] = 0.0 if few is None else few.error
+        results.diagnostics["interrupted"] |= stage.interrupted
+        return few
+
+    def _parameters(self):
+        """Parameters of the family."""
+        return self._record(LogisticParameters)
+
+    def _rows(self, X, codes, classes, sample_weight, all_classes=False):
+        """Data with targets and weights as the model wants them."""
+        weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
+        return Rows(X, _targets(codes, len(classes)), self._counted(weight), self.batch_size)
+
+    def __getstate__(self):
+        """What is pickled: weights of classes as pairs, for skops takes a key False for True."""
+        state = super().__getstate__()
+        if isinstance(state.get("class_weight"), dict):
+            state["class_weight"] = list(state["class_weight"].items())
+        return state
+
+    def __setstate__(self, state):
+        """Take over what was pickled."""
+        pairs = state.get("class_weight")
+        if isinstance(pairs, list):
+            state = {**state, "class_weight": dict(pairs)}
+        super().__setstate__(state)
+
+    def __sklearn_tags__(self):
+        """Tags: sparse input is fine."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,129 @@
+"""Inference methods from a model and all its data to a posterior: steps, weights, moves."""
+
+import numpy as np
+
+from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
+from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
+from skpmd.engine.diagnostics import pareto_k
+from skpmd.engine.importance_rounds import importance_rounds
+from skpmd.engine.loop import drive, run
+from skpmd.engine.particles import draw_prior, effective_sample_size
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
+from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
+from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._importance import draw_proposals, proposal_components
+
+# Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
+# data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
+# but with sds 16 to 32 % too small and without a warning.
+_MIN_SHARE = 0.3
+# Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
+# weights had nothing else against them.
+_MIN_UNMOVED = 0.1
+# Weights are the last word with moves="never" alone.
+_UNMOVED = "set moves='auto', or raise n_particles"
+_TOO_FREE = "lower prior_scale, or leave out features that few rows have"
+_TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
+
+
+def find_posterior(model, rows, parameters, options, rng, last=None):
+    """The posterior by the inference method that the parameters and the model ask for.
+
+    The model has a ``prior``; it offers ``log_joint_gradient`` and, if its prior allows, a
+    ``gaussian_target``. Where there is ``last``, the `Stream` of the last fit, stochastic steps
+    start there instead of from the prior or the proposals.
+
+    Returns the `Outcome`, whose notes name the method; the number of passes of stochastic steps, or
+    of rounds of reweighting and checks of chains; and `Remedies` if it is not to be trusted.
+    """
+    if last is not None and last.particles.theta.shape[1] != model.n_coordinates:
+        raise ValueError(
+            f"warm_start=True needs the features and classes of the last fit: it had "
+            f"{last.particles.theta.shape[1]} coordinates, these data have {model.n_coordinates}. "
+            "Set warm_start=False."
+        )
+    proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
+    by_steps = takes_steps(parameters, options)
+    if by_steps and parameters.moves == "always":
+        raise ValueError(
+            "moves='always' is not for proposal='prior' or reweight=False, which take stochastic "
+            "steps: set one or the other."
+        )
+    if by_steps or (hierarchical and parameters.moves == "never"):
+        source = "prior" if hierarchical else proposal
+        outcome = _by_steps(model, rows, source, options, rng, last)
+        return outcome, options.max_iter, OF_STEPS
+    states = (_by_moves if hierarchical else _by_weights_or_moves)(
+        model, ReportedBatches(rows.whole()), parameters, options, rng
+    )
+    with bar_of_rounds() as report:
+        outcome = drive(states, report)
+    chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
+    return outcome, len(outcome.infos), Remedies(_UNMOVED, chains)
+
+
+def takes_steps(parameters, options):
+    """Whether the parameters ask for stochastic mirror steps."""
+    return parameters.proposal == "prior" or not options.reweight
+
+
+def _by_steps(model, rows, source, options, rng, last):
+    """Stochastic mirror steps from the last fit, the prior or the mixture of proposals."""
+    error_terms = NO_ERROR
+    if last is not None:
+        start, error_terms = last.particles, last.error_terms
+        if np.isnan(start.log_pi).any():  # Mirror steps need pi, which moves and averages lack.
+            observer = RejuvenationErrors(model.monitored, error_terms)
+            start = rejuvenate_by_kernels(
+                start, model, options.settings, rng, observer=observer
+            ).particles
+            error_terms = observer.terms
+    elif source == "prior":
+        start = draw_prior(model, options.n_particles, rng)
+    else:
+        components, shares = proposal_components(model, rows.whole(), source, options.power)
+        start = draw_proposals(model, components, shares, options.n_particles, rng)
+    with bar_of_steps(options, rows) as report:
+        outcome = run(model, rows, start, options, rng, report, error_terms=error_terms)
+    return outcome._replace(notes={"method": f"mirror steps from {name_of(source)}"})
+
+
+def _by_moves(model, batches, parameters, options, rng):
+    """Hamiltonian moves under a hierarchical prior, as states for `skpmd.engine.loop.drive`."""
+    notes = {"method": "Hamiltonian moves from a normal prior's posterior"}
+    for outcome in move_hierarchical(model, batches, options.n_particles, options.power, rng):
+        yield outcome._replace(notes=notes)
+
+
+def _by_weights_or_moves(model, batches, parameters, options, rng):
+    """Importance reweighting of draws from the proposals; where it fails, moves from there."""
+    n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
+    components, shares = proposal_components(model, batches, parameters.proposal, power)
+    notes, first = {}, None
+    if parameters.moves != "always":
+        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE
+        for outcome in importance_rounds(
+            model, batches, components, shares, n, power, rng, min_share
+        ):
+            first = first or outcome
+            share = first.infos[0].ess / n
+            few = parameters.moves == "never" and share < _MIN_UNMOVED
+            reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()
+            notes = {"method": f"importance reweighting of {source}"}
+            yield outcome._replace(notes=notes, reasons=reasons)
+        failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
+        if parameters.moves == "never" or not failed:
+            return
+        log_ratio = outcome.particles.log_ratio
+        notes = {
+            "importance_ess": effective_sample_size(log_ratio),
+            "importance_pareto_k": pareto_k(log_ratio),
+        }
+    notes = {"method": f"Hamiltonian moves from {source}", **notes}
+    for outcome in move_from_proposals(model, batches, components, n, power, rng):
+        yield outcome._replace(notes=notes)
+
+
+def name_of(proposal):
+    """What ``diagnostics_["method"]`` calls the density that particles were first drawn from."""
+    return "prior" if proposal == "prior" else f"proposals: {proposal}"

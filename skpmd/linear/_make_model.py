@@ -1,0 +1,231 @@
+"""The model that the estimator's parameters describe: its prior, its coefficients, their names."""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import gen_batches
+
+from skpmd._export import Variable
+from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._horseshoe import HorseshoePrior
+from skpmd.linear._multinomial import SoftmaxModel
+from skpmd.linear._per_column import per_column
+from skpmd.linear._priors import (
+    LaplacePrior,
+    NormalPrior,
+    Prior,
+    ProductPrior,
+    ShiftedPrior,
+    StudentTPrior,
+)
+
+PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
+_MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
+_FIRST_ROWS = 1000  # of so many rows before all.
+_ROWS_AT_ONCE = 1 << 14
+
+
+class LogisticParameters(NamedTuple):
+    """Parameters of the estimator that its parts share, as it was given them."""
+
+    prior: object  # A str, a posterior or its estimator; once columns are known a str or a `Prior`.
+    prior_mean: object
+    prior_scale: object
+    prior_df: float
+    intercept_prior_scale: float
+    fit_intercept: bool
+    proposal: str
+    moves: str
+    covariance_type: str
+    reweight: bool
+
+
+def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
+    """Binary or softmax regression with the prior that the parameters name.
+
+    Two classes have one row of coefficients, more classes have one each. Coordinates are these
+    rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
+    coefficients, is theirs, and that of tau under the horseshoe; for ``shift`` see `LinearModel`.
+    """
+    n_rows = 1 if n_classes == 2 else n_classes
+    is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
+    is_intercept[:, n_features:] = True
+    prior = parameters.prior
+    if not isinstance(prior, Prior):
+        prior = _prior(parameters, is_intercept, prior_scale)
+    if n_classes == 2:
+        return LogisticModel(prior, parameters.fit_intercept, shift)
+    return SoftmaxModel(prior, parameters.fit_intercept, n_classes, shift)
+
+
+def in_columns(parameters, features, classes, mean_field):
+    """The parameters, with the prior's in the shape of the coefficients once columns are known.
+
+    `Units` that an earlier posterior was found in come second: it is a prior in these. They are
+    None where it was found in the given ones, or is none.
+    """
+    n_rows, given, units = 1 if len(classes) == 2 else len(classes), parameters.prior, None
+    mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
+    scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
+    if not isinstance(given, str):
+        names = coefficient_names(features, classes, parameters.fit_intercept)
+        (given, units), scale = prior_of_posterior(given, names, mean_field), None
+    elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
+        raise ValueError(
+            "prior='horseshoe' has one prior_scale and is about zero: set prior_scale to a number "
+            "and prior_mean=0, or another prior."
+        )
+    return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale), units
+
+
+def _prior(parameters, is_intercept, prior_scale):
+    """The prior of the name that the parameters give, about their means."""
+    mean = np.zeros(is_intercept.shape)
+    scale = np.full(is_intercept.shape, float(parameters.intercept_prior_scale))
+    slopes = np.s_[:, : is_intercept.shape[1] - parameters.fit_intercept]
+    mean[slopes], scale[slopes] = parameters.prior_mean, prior_scale
+    prior = _centred_prior(parameters, is_intercept.ravel(), prior_scale, scale.ravel())
+    return ShiftedPrior(prior, mean.ravel()) if mean.any() else prior
+
+
+def _centred_prior(parameters, is_intercept, prior_scale, scale):
+    """The same about zero."""
+    if parameters.prior == "normal":
+        return NormalPrior(scale)
+    if parameters.prior == "horseshoe":
+        return HorseshoePrior(scale, is_intercept, float(prior_scale))
+    kinds = {
+        "laplace": LaplacePrior,
+        "student_t": lambda scale: StudentTPrior(scale, float(parameters.prior_df)),
+        "cauchy": lambda scale: StudentTPrior(scale, 1.0),
+    }
+    on_slopes = kinds[parameters.prior](scale[~is_intercept])
+    if not is_intercept.any():
+        return on_slopes
+    intercepts, slopes = np.flatnonzero(is_intercept), np.flatnonzero(~is_intercept)
+    parts = [(slopes, on_slopes), (intercepts, NormalPrior(scale[intercepts]))]
+    return ProductPrior(parts, len(scale))
+
+
+def missing_moments(model, data, theta, n_classes):
+    """Which moments of coefficients do not exist, and why; "" where none is known to be missing.
+
+    Under tails of one degree of freedom or less a coefficient has no posterior mean, and under two
+    or less no standard deviation, where its likelihood does not fall on the way to infinity (Ghosh,
+    Li and Mitra 2018): where its feature alone has each class on one side of zero. Where it takes
+    two features to separate two classes, moments exist up to twice the degrees of freedom: under
+    Cauchy tails there is a mean and no standard deviation. The horseshoe's
+    tau moves all coefficients to infinity at once: there any hyperplane between the classes
+    suffices, and a particle far out has one if there is one. The intercept's prior is normal, so
+    that it does not go along.
+    """
+    prior, X, binary = model.prior, data.X, n_classes == 2
+    if prior.tail_df > 2.0:
+        return ""
+    total, by_class, apart = np.zeros(X.shape[1]), np.zeros((n_classes, X.shape[1])), True
+    far = None
+    if not prior.has_gaussian:
+        far = prior.coefficients(theta[[theta[:, -1].argmax()]])
+        far = far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+    shift = model.shift_of(X)
+    for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
+        some, y = X[rows], data.y[rows]
+        in_class = (y > 0 if binary else y)[:, None] == np.arange(n_classes)
+        sign = np.where(in_class, 1.0, -1.0)
+        by_class += sign.T @ some
+        if shift is not None:  # Of sparse rows, whose zeros are all alike.
+            by_class -= np.outer(sign.sum(axis=0), shift)
+            n_zeros = some.shape[0] - np.bincount(some.indices, minlength=X.shape[1])
+            total += n_zeros * np.abs(shift)
+        total += np.asarray(abs(_less(some, shift)).sum(axis=0, dtype=np.float64)).ravel()
+        if far is not None:
+            scores = some @ far - (0.0 if shift is None else shift @ far)
+            scores = np.hstack([-scores, scores]) if binary else scores
+            others = np.where(in_class, -np.inf, scores).max(axis=1)
+            apart = apart and bool(np.all(scores[in_class] > others))
+    alone = np.abs(by_class) >= (1.0 - 1e-9) * total
+    if far is not None:
+        alone |= apart
+    missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
+    if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
+        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0), shift), True
+    if not missing:
+        return ""
+    moment = "standard deviation" if only_sd else "mean"
+    results = "coef_std_ does" if only_sd else "coef_ and coef_std_ do"
+    return (
+        f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
+        f"{missing} of {X.shape[1]} features have no posterior {moment}, and {results} not converge"
+    )
+
+
+def _less(X, shift):
+    """Sparse rows less the shift where they have numbers; others, of no shift, as they are."""
+    if shift is None:
+        return X
+    return type(X)((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def _n_in_pairs(X, sign, shift):
+    """How many features are in a pair whose hyperplane through the origin separates two classes.
+
+    ``sign`` (n,) is -1 in the one class and 1 in the other; the ``shift`` is to be subtracted.
+    """
+    shift = np.zeros(X.shape[1]) if shift is None else shift
+    first = (_dense(X[:_FIRST_ROWS]) - shift) * sign[:_FIRST_ROWS, None]
+    found = np.zeros(X.shape[1], dtype=bool)
+    for pair in map(list, combinations(range(X.shape[1]), 2)):
+        if _in_half_plane(first[:, pair]) and _in_half_plane(
+            (_columns(X, pair) - shift[pair]) * sign[:, None]
+        ):
+            found[pair] = True
+    return found.sum()
+
+
+def _columns(X, columns):
+    some = gen_batches(X.shape[0], _ROWS_AT_ONCE)
+    return np.concatenate([_dense(X[rows][:, columns]) for rows in some])
+
+
+def _dense(X):
+    return X.toarray() if issparse(X) else X
+
+
+def _in_half_plane(points):
+    """Whether points (n, 2) other than the origin leave a gap of 180 degrees, as seen from it."""
+    x, y = points.T
+    angle = np.sort(np.arctan2(y, x)[(x != 0.0) | (y != 0.0)])
+    gaps = np.diff(angle, append=angle[:1] + 2.0 * np.pi)
+    return bool(angle.size and gaps.max() >= np.pi - 1e-9)
+
+
+def coordinate_names(model, features, classes):
+    """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
+    names = coefficient_names(features, classes, model.fit_intercept)
+    return names + model.prior.scale_names(names)
+
+
+def coefficient_names(features, classes, fit_intercept):
+    one = [*features, "intercept"] if fit_intercept else list(features)
+    return one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
+
+
+def coordinate_variables(model, features, classes):
+    """The same as arrays, {name: `Variable`}, and the labels of their axes."""
+    p, width = len(features), len(features) + model.fit_intercept
+    K = 1 if len(classes) == 2 else len(classes)
+    places, dims = np.arange(K * width).reshape(K, width), ("class",)
+    coords = {"feature": [str(name) for name in features]}
+    if K == 1:
+        places, dims = places[0], ()
+    else:
+        coords["class"] = [str(label) for label in classes]
+    found = {"coef": Variable(places[..., :p], (*dims, "feature"))}
+    if model.fit_intercept:
+        found["intercept"] = Variable(places[..., p], dims)
+    names = coordinate_names(model, features, classes)
+    scales = {names[j]: Variable(np.array(j)) for j in range(K * width, len(names))}
+    return {"variables": {**found, **scales}, "coords": coords}
