@@ -27,7 +27,6 @@ from skpmd._base.results import (
     convergence_warnings,
     results_of,
 )
-from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
@@ -46,6 +45,7 @@ from skpmd.custom._model import (
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
+from skpmd.custom._stream import step_from_values
 from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
