@@ -3,10 +3,10 @@ Pictures of a posterior
 =======================
 
 This page has every display of ``skpmd.plot``, on data that come with scikit-learn, and for the last
-display on simulated values. Displays show what is known about coefficients, how a fit proceeded,
-how far predictions can be trusted, topics and a density. They are used like the displays of
-scikit-learn: ``from_estimator`` draws the picture, in Axes of your own if you give ``ax``, and the
-result has the data and the artists as attributes.
+display on simulated values. Displays show what is known about coefficients, how far predictions can
+be trusted, topics and a density. They are used like the displays of scikit-learn:
+``from_estimator`` draws the picture, in Axes of your own if you give ``ax``, and the result has the
+data and the artists as attributes.
 
 One of the pictures is saved as ``pictures.png`` in the working directory.
 """
@@ -41,7 +41,6 @@ from skpmd.plot import (
     PredictiveBandDisplay,
     ReliabilityDisplay,
     TopicDisplay,
-    TraceDisplay,
 )
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
@@ -59,21 +58,6 @@ with plt.rc_context({"font.size": 14}):
 # one is larger, the other tends to be smaller. Intervals of single coefficients do not show this.
 
 PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "texture error"])
-
-# %%
-# How a fit proceeded
-# -------------------
-# This fit takes stochastic steps from the prior, as in the published algorithm. Particles are
-# rejuvenated when few of them are effective. The power of the likelihood is the power to which a
-# step raises the likelihood of its batch: the step size, times the number of all rows over that of
-# the batch. Substeps count how often a step was split, because taken whole it would have left too
-# few effective particles. The last steps are rounds of importance reweighting on all rows.
-
-stochastic = BayesianLogisticRegressionPMD(
-    proposal="prior", batch_size=20, n_particles=1000, random_state=0
-)
-stochastic.fit(scaler.transform(X_train).iloc[:, :5], y_train)
-TraceDisplay.from_estimator(stochastic)
 
 # %%
 # Are the probabilities right?

@@ -1,64 +1,54 @@
-"""Estimators in files that run no code, and the types that skops has to trust."""
+"""Estimators in files that run no code, by skops, and the types that skops has to trust."""
 
+import os
 import zipfile
+from importlib import import_module
+from pkgutil import walk_packages
 from sys import modules
 
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from skpmd._base import files
-from skpmd._base.encoding import RefusedError, decoded, encoded, name_of
-from skpmd._base.known_types import ESTIMATORS, KERNELS, POSTERIORS, STATES
 from skpmd._export import library
 
 __all__ = ["load", "save", "skops_trusted_types"]
 
-# Functions that estimators and searches hold: scorers of `skpmd.metrics`, and what `from_jax` makes
-# of a user's functions, which are named beside them.
-_FUNCTIONS = (
-    "skpmd._from_jax._JointGradient",
-    "skpmd._from_jax._Values",
-    "skpmd.metrics._DistributionScorer",
-    "skpmd.metrics.crps",
-    "skpmd.metrics.interval_coverage",
-    "skpmd.metrics.interval_width",
-    "skpmd.metrics.negative_log_predictive_density",
-    "skpmd.metrics.pinball_loss",
-)
-# Of other libraries, but not trusted by skops: the dtype of features, sparse rows that a stream
-# retains, and kernels of Gaussian processes.
-_OTHERS = (
-    "numpy.dtype",
-    "scipy.sparse._csr.csr_array",
-    "scipy.sparse._csr.csr_matrix",
-    *KERNELS,
-)
-# What searches and calibrated classifiers of scikit-learn hold: plain data, and numbers of folds.
-_OF_SCIKIT_LEARN = (
-    *(f"sklearn.calibration.{name}" for name in (
-        "_CalibratedClassifier", "_SigmoidCalibration", "_TemperatureScaling",
+# Where the classes are defined that fitted estimators consist of. A file can call the constructors
+# of these classes and set attributes of their objects, with arrays, numbers, words and each other:
+# none of these modules opens a file, starts a process or evaluates a text.
+_MODULES = (
+    *(f"skpmd.{name}" for name in (
+        "_base.records", "_base.results", "_base.retained", "_base.streaming", "_export",
+        "_from_jax", "custom", "decision", "engine", "lda", "linear", "metrics", "mixture",
+        "posterior", "sparse_gp", "streams",
     )),
-    *(f"sklearn.metrics._scorer.{name}" for name in (
-        "_CurveScorer", "_MultimetricScorer", "_PassthroughScorer", "_Scorer",
-    )),
-    *(f"sklearn.model_selection._split.{name}" for name in (
-        "GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut", "LeaveOneOut",
-        "LeavePGroupsOut", "LeavePOut", "PredefinedSplit", "RepeatedKFold",
-        "RepeatedStratifiedKFold", "ShuffleSplit", "StratifiedGroupKFold", "StratifiedKFold",
-        "StratifiedShuffleSplit", "TimeSeriesSplit", "_CVIterableWrapper",
-    )),
-    *(f"sklearn.utils._metadata_requests.{name}" for name in (
-        "MetadataRequest", "MethodMetadataRequest",
-    )),
+    # What searches, calibrated classifiers and Gaussian processes of scikit-learn hold, and skops
+    # does not trust by itself.
+    "sklearn.calibration",
+    "sklearn.gaussian_process.kernels",
+    "sklearn.metrics._scorer",
+    "sklearn.model_selection._split",
+    "sklearn.utils._metadata_requests",
 )  # fmt: skip
+# The dtype of features, and sparse rows that a stream retains.
+_OTHERS = "numpy.dtype", "scipy.sparse._csr.csr_array", "scipy.sparse._csr.csr_matrix"
+# Scores for `skpmd.metrics.make_distribution_scorer`.
+_SCORES = (
+    "crps",
+    "interval_coverage",
+    "interval_width",
+    "negative_log_predictive_density",
+    "pinball_loss",
+)
 
 
 def skops_trusted_types():
     """Names of the types that skops must trust to load any estimator or posterior of skpmd.
 
-    Loading with these types runs no code that is stored in the file. Objects that a user passed to
-    an estimator are not among them and have to be added: the user's own functions and kernels, and
-    distributions of a ``hyperprior``. Nor are scikit-learn's scorers and splitters, which a search
-    holds, and which `load` trusts; see the examples.
+    They are the classes that estimators and posteriors of skpmd consist of, and scikit-learn's
+    kernels, scorers and splitters, which estimators and searches hold. Loading with these types
+    runs no code that is stored in the file. Objects that a user passed to an estimator are not
+    among them and have to be added: the user's own functions and kernels, and distributions of a
+    ``prior`` or ``hyperprior``.
 
     Returns
     -------
@@ -82,25 +72,37 @@ def skops_trusted_types():
     >>> set(skops.io.get_untrusted_types(data=data)) - set(skops_trusted_types())
     set()
     """
-    return [*ESTIMATORS, *POSTERIORS, *STATES, *_FUNCTIONS, *_OTHERS]
+    scores = [get_scorer(name)._score_func for name in get_scorer_names()]
+    return [
+        *(name for one in _MODULES for name in _classes_of(one)),
+        *(f"skpmd.metrics.{name}" for name in _SCORES),
+        *sorted({f"{one.__module__}.{one.__qualname__}" for one in scores}),
+        *_OTHERS,
+    ]
+
+
+def _classes_of(name):
+    """Names of the classes that a module, or the modules of a package, define."""
+    package = import_module(name)
+    inner = walk_packages(getattr(package, "__path__", ()), f"{name}.")
+    for module in (package, *(import_module(one.name) for one in inner)):
+        for attribute, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                yield f"{module.__name__}.{attribute}"
 
 
 def save(estimator, path):
     """Write an estimator to a file that runs no code when it is read.
 
-    The file is a zip archive of arrays and a JSON document: of skpmd's own for its estimators and
-    posteriors, which needs nothing else, and of skops for pipelines, searches and whatever else
-    holds them, which needs the extra: ``pip install skpmd[skops]``. It replaces an earlier file in
-    a single step: if the process is killed while writing, the earlier file remains.
+    The file is written by skops (``pip install skpmd[skops]``). It replaces an earlier file in a
+    single step: if the process is killed while writing, the earlier file remains.
 
     Parameters
     ----------
     estimator : estimator or posterior
-        Object to write, fitted or not: an estimator or posterior of skpmd, or an estimator of
-        scikit-learn's kind, such as a pipeline or a search around one. The user's own functions
-        that are parameters of an estimator of skpmd, such as those of a
-        `skpmd.ParticleMirrorDescent`, are not written: pass them to `load` again. Within pipelines
-        they are written as names, and have to be in a module.
+        Object to write: an estimator, fitted or not, or a posterior of skpmd, or what holds one,
+        such as a pipeline, a search or a list. Functions of the user's own, such as those of a
+        `skpmd.ParticleMirrorDescent`, are written as names: they have to be in a module.
     path : str or path-like
         Path of the file; an existing file is replaced.
 
@@ -109,7 +111,7 @@ def save(estimator, path):
     TypeError
         If the estimator holds an object that no such file can represent; the error names it.
     ImportError
-        If skops is needed and not installed.
+        If skops is not installed.
     OSError
         If the file cannot be written. An earlier file remains unchanged.
 
@@ -127,42 +129,51 @@ def save(estimator, path):
     >>> X, y = load_iris(return_X_y=True)
     >>> model = skpmd.BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "iris.skpmd")
+    ...     path = Path(folder, "iris.skops")
     ...     skpmd.save(model, path)
     ...     loaded = skpmd.load(path)
     >>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    path, functions = files.place_of(path), {}
-    try:
-        if name_of(type(estimator)) not in (*ESTIMATORS, *POSTERIORS):
-            raise RefusedError(f"a {name_of(type(estimator))} is no estimator of skpmd.")
-        node, arrays = encoded(estimator, functions)
-    except RefusedError as error:
-        _save_by_skops(estimator, path, error)
-        return
-    content = {"functions": list(functions), "estimator": node}
-    files.write(path, "estimator", content, arrays)
-
-
-def _save_by_skops(estimator, path, refused):
-    """Write what skpmd's own format has no place for, as an error says that has refused it."""
-    name = type(estimator).__name__
-    if not hasattr(estimator, "get_params"):
-        raise TypeError(f"save writes estimators and posteriors, got {name_of(type(estimator))}.")
+    path, name = _place_of(path), type(estimator).__name__
     skops = library("skops.io", "skops")
     try:
-        data = skops.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
+        data = skops.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
     except (TypeError, RecursionError) as error:
-        raise TypeError(f"{name} cannot be written: {refused} {error} Use joblib.") from error
+        raise TypeError(f"{name} cannot be written by skops: {error} Use joblib.") from error
     unknown = [one for one in skops.get_untrusted_types(data=data) if not _is_found(one)]
     if unknown:
         raise TypeError(
             f"{name} holds {unknown[0]}, which no other process finds by this name: define it in a "
             "module, or use joblib with cloudpickle."
         )
-    with files.replaced(path) as file:
-        file.write(data)
+    _replace(path, data)
+
+
+def _place_of(path):
+    """Where a path leads, a str; IsADirectoryError where that is a folder."""
+    path = os.path.realpath(os.fspath(path))
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder: give the path of a file in it.")
+    return path
+
+
+def _replace(path, data):
+    """Write a file beside its place; once it is whole it takes the place of what is there."""
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"There is no folder {folder}: make it, or give another path.")
+    beside = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
 
 
 def _is_found(name):
@@ -171,7 +182,7 @@ def _is_found(name):
     return hasattr(modules.get(module), attribute)
 
 
-def load(path, *, trusted=(), **callables):
+def load(path, *, trusted=()):
     """Read a file that ``save`` has written; predictions and later fits are the same to the bit.
 
     Parameters
@@ -179,10 +190,8 @@ def load(path, *, trusted=(), **callables):
     path : str or path-like
         A file that ``save`` has written, or skops.
     trusted : sequence of str, default=()
-        Names of types to build beside those of skpmd and scikit-learn, in a file of a pipeline, a
-        search and the like. Loading may run code of these types: name those that you know.
-    **callables : callable
-        Functions that the estimator had as parameters, by the names of these parameters.
+        Names of types and functions to take from the file beside those of skpmd and scikit-learn
+        (`skops_trusted_types`). Loading may run code of these types: name those that you know.
 
     Returns
     -------
@@ -193,11 +202,11 @@ def load(path, *, trusted=(), **callables):
     Raises
     ------
     ValueError
-        If the file is damaged, in another format, or of a newer version than this skpmd can read;
-        the error names the file and what to do.
+        If the file is damaged, or in another format; the error names the file and what to do.
     TypeError
-        If a function that the estimator had is not given, or a function is given that it did not
-        have, or the file holds types that are not trusted; the error names them.
+        If the file holds types that are not trusted, or not here; the error names them.
+    ImportError
+        If skops is not installed.
 
     See Also
     --------
@@ -205,43 +214,33 @@ def load(path, *, trusted=(), **callables):
 
     Examples
     --------
+    A pipeline with a function that is neither of skpmd nor an estimator of scikit-learn:
+
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
     >>> import skpmd
-    >>> def log_likelihood(theta, X, y):
-    ...     return -0.5 * ((X[:, 0] - theta) ** 2).sum(axis=1)
-    >>> from scipy import stats
-    >>> model = skpmd.ParticleMirrorDescent(log_likelihood, prior={"mean": stats.norm()})
-    >>> model = model.fit(np.ones((20, 1)))
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import FunctionTransformer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> last = skpmd.BayesianLogisticRegressionPMD(random_state=0)
+    >>> model = make_pipeline(FunctionTransformer(np.nan_to_num), last).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mean.skpmd")
+    ...     path = Path(folder, "iris.skops")
     ...     skpmd.save(model, path)
-    ...     loaded = skpmd.load(path, log_likelihood=log_likelihood)
-    >>> bool(loaded.posterior_.mean() == model.posterior_.mean())
+    ...     loaded = skpmd.load(path, trusted=["numpy.nan_to_num"])
+    >>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    path = files.place_of(path)
-    if files.is_of_skops(path):
-        return _load_by_skops(path, trusted, callables)
-
-    def decode(content, array):
-        _check_given(path, content["functions"], callables)
-        return decoded(content["estimator"], array, callables)
-
-    return files.read(path, "estimator", decode)
-
-
-def _load_by_skops(path, trusted, callables):
-    """What skops has written, of types that are trusted."""
-    skops = library("skops.io", "skops")
-    _check_given(path, [], callables)
-    scores = [get_scorer(name)._score_func for name in get_scorer_names()]
-    known = [*skops_trusted_types(), *_OF_SCIKIT_LEARN, *map(name_of, scores), *trusted]
+    path = _place_of(path)
+    _check_format(path)
+    skops, exceptions = library("skops.io", "skops"), library("skops.io.exceptions", "skops")
+    known = [*skops_trusted_types(), *trusted]
     try:
+        return skops.load(path, trusted=known)
+    except exceptions.UntrustedTypesFoundException:
         others = sorted(set(skops.get_untrusted_types(file=path)) - set(known))
-        if not others:
-            return skops.load(path, trusted=known)
     except (MemoryError, Warning):
         raise
     except (ImportError, AttributeError) as error:
@@ -250,25 +249,31 @@ def _load_by_skops(path, trusted, callables):
             "the file was written."
         ) from error
     except Exception as error:
-        raise files.torn(path, error) from error
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): copy it anew from where it was "
+            "written."
+        ) from error
     raise TypeError(
         f"{path} holds types that are not trusted, {', '.join(others)}: if you know them, and who "
         f"wrote the file, call load(path, trusted={others!r})."
     )
 
 
-def _check_given(path, names, callables):
-    """Raise where functions are missing, or are none that the estimator in the file had."""
-    missing = [name for name in names if name not in callables]
-    if missing:
-        raise files.CallableError(
-            f"the estimator in {path} had functions as parameters, which are not in the file, and "
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given: call "
-            f"load(path, {', '.join(f'{name}=...' for name in names)})."
+def _check_format(path):
+    """ValueError where a file is none of skops."""
+    if not zipfile.is_zipfile(path):
+        with open(path, "rb"):  # The error of a file that is not there, or may not be read.
+            size = os.path.getsize(path)
+        raise ValueError(
+            f"{path} is not a file of skops, or not a whole one ({size} bytes): give the path of "
+            "one that save has written."
         )
-    others = [name for name in callables if name not in names]
-    if others:
-        raise files.CallableError(
-            f"the estimator in {path} had no function called {others[0]}: leave it out, and set "
-            "parameters of the loaded estimator by set_params."
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if "skpmd.json" in names:
+        raise ValueError(
+            f"{path} is in the format that skpmd had up to version 0.1.0: fit the estimator anew, "
+            "or load it by skpmd 0.1.0."
         )
+    if "schema.json" not in names:
+        raise ValueError(f"{path} is an archive of something else than skops: give another path.")

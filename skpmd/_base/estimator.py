@@ -15,23 +15,22 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
 from skpmd._base.checkpoint import checkpointed
 from skpmd._base.compiled import damaged_folder
-from skpmd._base.fingerprint import fingerprint
 from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options, share_forgotten
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
-from skpmd._base.table import BlockTable, checked_table
 from skpmd._base.validation import (
     ENCODE,
+    checked_table,
     naming_conversions,
     refuse_no_table,
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
+from skpmd._rows.table import BlockTable
 from skpmd.engine.course import Course, current, on_course
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
@@ -64,7 +63,7 @@ def _same(one, other):
     return one is other or np.array_equal(one, other)
 
 
-class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
+class ParticleEstimator(BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
@@ -195,7 +194,6 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         of_fit = fit_of is not None
         self._check_parameters()
         listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
-        listeners += tasks_of_fit() if of_fit else ()
         course = Course(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, on_course(course), self._threads():
             if not of_fit:
@@ -209,11 +207,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         parameters, data = self.get_params(deep=False), dict(fit_of)
         if getattr(self, "warm_start", False):
             data["the fit before, of warm_start"] = getattr(self, "_state", None)
-        return checkpointed(
-            getattr(self, "checkpoint", None),
-            getattr(self, "checkpoint_every", 0.0),
-            lambda: fingerprint(type(self), parameters, data),
-        )
+        return checkpointed(getattr(self, "checkpoint", None), type(self), parameters, data)
 
     def _protect_state(self):
         """Go on with a copy of the state, for what changes in place cannot be rolled back."""
@@ -312,7 +306,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
 
     @result
     def out_of_time_(self):
-        """Whether ``max_time``, or a callback, ended the last call, a bool."""
+        """Whether ``max_time`` ended the last call, a bool."""
         return bool(getattr(self, "_ended", ()))
 
     def _conclude(self, reasons=(), remedy="", interrupted=False):

@@ -41,7 +41,6 @@ LOOP_CONSTRAINTS = {
     "temperature": [Interval(Real, 1e-15, 1e15, closed="both")],
     "max_time": [Interval(Real, 0, None, closed="neither"), None],
     "checkpoint": [str, PathLike, None],
-    "checkpoint_every": [Interval(Real, 0, None, closed="left")],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
         Interval(Integral, 1, None, closed="left"),

@@ -1,11 +1,26 @@
 """Random generators, weighted quantiles and checks that estimators share."""
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skpmd.engine.journal import SEEDS, once
+_begun = ContextVar("random state that a fit by skpmd began with", default=None)
+
+
+@contextmanager
+def begun_with(random_state):
+    """Context of a fit whose seeds come from a ``RandomState``, unless that is None.
+
+    It stands for the one that an estimator has, or for none, which an earlier run has moved on.
+    """
+    token = _begun.set(random_state)
+    try:
+        yield
+    finally:
+        _begun.reset(token)
 
 
 def as_generator(random_state):
@@ -20,8 +35,9 @@ def as_generator(random_state):
             f"Generator, got {random_state!r}."
         ) from error
     seeds = state.randint(np.iinfo(np.int32).max, size=4)
-    # A fit that goes on has the seeds that it began with, also where nobody has given any.
-    return np.random.default_rng(once(SEEDS, lambda: seeds))
+    if _begun.get() is not None and not isinstance(random_state, Integral):
+        seeds = _begun.get().randint(np.iinfo(np.int32).max, size=4)
+    return np.random.default_rng(seeds)
 
 
 def as_floats(name, values):

@@ -4,11 +4,18 @@ from contextlib import contextmanager
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_array
 from sklearn.utils.sparsefuncs import mean_variance_axis
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    check_consistent_length,
+)
 
-from skpmd._base.blocks import Blocks
-from skpmd._base.rows import group_size, is_read_in_blocks
+from skpmd._rows.blocks import Blocks
+from skpmd._rows.order import group_size
+from skpmd._rows.rows import ones
+from skpmd._rows.table import is_in_memory, limits
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
@@ -37,12 +44,10 @@ def checked_weights(sample_weight, X):
     Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
     all are zero or so small or large that sums with them mean nothing.
     """
-    if sample_weight is None and is_read_in_blocks(X):
-        return np.broadcast_to(1.0, len(X))  # It takes no memory.
+    if sample_weight is None:
+        return ones(X)
     with naming_conversions("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if sample_weight is None:
-        return weight
     largest = weight.max(initial=0.0)
     if not largest:  # Newer versions of scikit-learn refuse these themselves.
         raise ValueError("sample_weight is zero for every row: there are no data to fit.")
@@ -72,6 +77,34 @@ def refuted_weights(weight):
     )
 
 
+def checked_table(X, y="no_validation", *, y_numeric=False, multi_output=False, **how):
+    """A `BlockTable`, or the array that it is, and y, checked as ``validate_data`` does it."""
+    if is_in_memory(X):
+        rows = check_array(X.array, input_name="X", **how)
+    else:
+        _check_values(X, how.get("ensure_all_finite", True))
+        if X.is_sparse and not how.get("accept_sparse"):
+            raise TypeError("Sparse data was passed for X, but dense data is required.")
+        rows = X
+    if isinstance(y, str) and y == "no_validation":
+        return rows
+    if y is None:
+        raise ValueError("The blocks have no y, and none is given: this estimator requires y.")
+    y = _check_y(y, multi_output=multi_output, y_numeric=y_numeric)
+    check_consistent_length(X, y)
+    return rows, y
+
+
+def _check_values(X, ensure_all_finite):
+    """ValueError where numbers are none or infinite, and have to be."""
+    if not ensure_all_finite:
+        return
+    if X.has_missing and ensure_all_finite is True:
+        raise ValueError("Input X contains NaN.")
+    if np.isinf(limits(X)).any():
+        raise ValueError(f"Input X contains infinity or a value too large for dtype('{X.dtype}').")
+
+
 @contextmanager
 def naming_conversions(name, of_words=ENCODE):
     """Context in which what is no number, or no array of them, ends in an error with its name.
@@ -98,7 +131,7 @@ def naming_singular_columns(X):
     try:
         yield
     except np.linalg.LinAlgError as error:
-        X = X[: group_size(X)] if is_read_in_blocks(X) else X
+        X = X[: group_size(X)]
         if sparse.issparse(X):
             mean, variance = mean_variance_axis(X.tocsr(), axis=0)
         else:
@@ -140,21 +173,18 @@ def refuse_overflows(name, values, dtype=np.float64):
 
     ``dtype`` is that of the sums. Of targets ``"y"`` such sums must not vanish either.
     """
-    values, limits = values.data if sparse.issparse(values) else values, np.finfo(dtype)
+    values, info = values.data if sparse.issparse(values) else values, np.finfo(dtype)
     values = values if hasattr(values, "dtype") else np.asarray(values)
     if values.dtype.kind != "f":  # Some kernels take other things than numbers.
         return
-    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
-    if np.isnan(largest):  # Missing values, where they are accepted, have no size.
-        in_blocks = is_read_in_blocks(values)
-        some = [values.low, values.high] if in_blocks else values
-        largest = float(np.nanmax(np.abs(some), initial=0.0))
-    if largest > float(limits.max) ** (1 / _POWER):
+    low, high = limits(values)
+    largest = max(high, -low)
+    if largest > float(info.max) ** (1 / _POWER):
         raise ValueError(
             f"{name} holds numbers as large as {largest:g}, and sums of their products overflow: "
             "scale it, for example by sklearn.preprocessing.StandardScaler."
         )
-    if name == "y" and 0.0 < largest < float(limits.tiny) ** (1 / _POWER):
+    if name == "y" and 0.0 < largest < float(info.tiny) ** (1 / _POWER):
         raise ValueError(
             f"y holds numbers of {largest:g} at most, whose squares are zero to rounding: scale it."
         )

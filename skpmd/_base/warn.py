@@ -5,7 +5,7 @@ import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
-_INSIDE = ("skpmd", "sklearn.base", "sklearn.callback", "contextlib")
+_INSIDE = ("skpmd", "sklearn.base", "contextlib")
 
 
 def warn(message, category=ConvergenceWarning):

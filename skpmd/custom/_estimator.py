@@ -7,17 +7,16 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
+    check_total,
     density_names,
     inherited,
+    merge_densities,
     n_shards,
-    refuse_forgetting,
 )
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
@@ -29,14 +28,13 @@ from skpmd._base.results import (
     convergence_warnings,
     results_of,
 )
-from skpmd._base.rows import is_read_in_blocks
-from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
-from skpmd._base.table import BlockTable
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
-from skpmd.custom._merge import merge_particles
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import array_of, need_memory
+from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
@@ -48,6 +46,7 @@ from skpmd.custom._model import (
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
+from skpmd.custom._stream import step_from_values
 from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
@@ -92,6 +91,15 @@ def _mismatch(prior, given, particles):
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",
     )
+
+
+def _results(outcome, prior, given, records=None, support=None, **more):
+    """`Results`, with what a posterior gets to know of its prior."""
+    return results_of(
+        outcome, records,
+        names=given.names, prior_pareto_k=given.pareto_k,
+        **support_of(prior, given, support), **more,
+    )  # fmt: skip
 
 
 class ParticleMirrorDescent(CustomPredictions, ParticleResults):
@@ -257,10 +265,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -421,7 +427,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         temperature=1.0,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -466,13 +471,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.temperature = temperature
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 
@@ -514,19 +517,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
-            results = results_of(
-                outcome._replace(
-                    reasons=_mismatch(prior, given, outcome.particles)
-                    + of_parts(model, rows, outcome.particles.theta)
-                    + outcome.reasons
-                ),
+            reasons = _mismatch(prior, given, outcome.particles)
+            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.reasons
+            results = _results(
+                outcome._replace(reasons=reasons), prior, given, support=found,
                 temperature=self.temperature,
-                names=given.names,
-                **support_of(prior, given, found),
-                log_prior_integral=prior.log_integral,
-                prior_pareto_k=given.pareto_k,
-                remedies=self._remedies(),
-            )
+                log_prior_integral=prior.log_integral, remedies=self._remedies(),
+            )  # fmt: skip
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(
@@ -606,11 +603,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             reasons = _mismatch(prior, given, stream.particles)
             reasons += of_parts(model, rows, stream.particles.theta)
             outcome = stream.outcome()._replace(reasons=reasons)
-            results = results_of(
-                outcome, stream.records,
-                names=given.names, **support_of(prior, given), stream=True, method=method,
-                prior_pareto_k=given.pareto_k,
-            )  # fmt: skip
+            results = _results(outcome, prior, given, stream.records, stream=True, method=method)
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt()
             return self
@@ -619,28 +612,25 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             self._start_merge(estimators, ("names", "temperature"))
-            refuse_forgetting(estimators)
-            states, n_merged = [one._state for one in estimators], n_shards(estimators)
-            options, rng = self._loop_options(), as_generator(self.random_state)
-            models = [one._model() for one in estimators]
-            all_rows, given = None, models[0][1]
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            seen, support = sum(state.stream.seen for state in states), states[0].prior.support
+            rng, (first, given) = as_generator(self.random_state), estimators[0]._model()
+            models = [first, *(one._model()[0] for one in estimators[1:])]
+            shards = shards_of(models, [state.results.posterior for state in states])
+            all_rows = None
             if X is not None or y is not None:
-                model, all_rows, given = self._read(X, y, sample_weight, reset=False)
-                models[0] = model, given
-            outcome, found = merge_particles(
-                [model for model, _ in models], states, all_rows, options, rng, n_merged
-            )
-            reasons = outcome.reasons + convergence_reasons(given.density, outcome.particles)
+                model, rows, given = self._read(X, y, sample_weight, reset=False)
+                check_total(rows.total, seen)
+                all_rows = model, rows.whole(), 1.0 / self.temperature
+            outcome, found = merge_densities(shards, n, self.n_particles, rng, support, all_rows)
             if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
-                reasons = inherited(estimators) + reasons
-            results = results_of(
-                outcome._replace(reasons=reasons),
-                temperature=self.temperature,
-                names=given.names, **support_of(states[0].prior, given), stream=all_rows is None,
-                merged=density_names(n_merged) if all_rows is None else None,
-                prior_pareto_k=given.pareto_k, **found,
+                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
+            results = _results(
+                outcome, states[0].prior, given,
+                temperature=self.temperature, stream=all_rows is None,
+                merged=density_names(n) if all_rows is None else None, **found,
             )  # fmt: skip
-            stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+            stream = stream_after(outcome, seen, rng)
             self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
         self._warn_or_interrupt(MERGED if all_rows is None else MERGED_BY_ROWS)
         return self
@@ -653,15 +643,15 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             posterior.log_prior = self.log_prior
         return posterior
 
-    def _model(self):
-        """The model, for its prior alone, and its `PriorFunctions`."""
+    def _model(self, sample_weight=None):
+        """The model and its `PriorFunctions`."""
         name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
         names = checked_names(self.names)
         given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
+        weighted = is_given_weights(name, log_likelihood, sample_weight)
         return CustomModel(
-            log_likelihood, given.log_prior, given.sample_prior, weighted=False,
-            likelihood_name=name, names=given.names,
-        ), given  # fmt: skip
+            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names
+        ), given
 
     @result
     def n_iter_(self):
@@ -685,22 +675,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         for name, arguments in _OPTIONAL.items():
             if getattr(self, name) is not None:
                 check_arguments(name, getattr(self, name), arguments)
-        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
         if self.prior is not None and self.log_joint_gradient is not None:
             raise ValueError(
                 "log_joint_gradient has a prior of its own: give log_prior and sample_prior with "
                 "it in the place of prior, or set log_joint_gradient=None."
             )
-        names = checked_names(self.names)
-        given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
-        model = CustomModel(
-            log_likelihood,
-            given.log_prior,
-            given.sample_prior,
-            weighted=is_given_weights(name, log_likelihood, sample_weight),
-            likelihood_name=name,
-            names=given.names,
-        )
+        model, given = self._model(sample_weight)
         rows = rows_of(X, y, sample_weight, self.batch_size)
         if sample_weight is not None:
             self._counted(rows.data.weight)
@@ -713,12 +693,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 refuse_no_table(X)
         elif self.validate:
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
-        elif isinstance(X, BlockTable):
-            X = X if X.array is None else X.array
         else:
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
                 validate_data(self, X, skip_check_array=True)
+            X = array_of(X)
         if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             if X is not None:
@@ -741,9 +720,5 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 f"log_joint_gradient is that of the posterior at temperature=1, got "
                 f"temperature={self.temperature}: set log_joint_gradient=None."
             )
-        if is_read_in_blocks(data.X):
-            raise ValueError(
-                "log_joint_gradient takes all rows at once, and X is data in blocks: set "
-                "log_joint_gradient=None."
-            )
+        need_memory(data.X, "log_joint_gradient", "set log_joint_gradient=None")
         return gradient_given(function, data, sample_weight)

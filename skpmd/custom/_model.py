@@ -5,7 +5,6 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd.custom._rows import select
 from skpmd.engine.model import Model
@@ -96,7 +95,7 @@ def of_parts(model, rows, theta):
 
     Functions that hold the data themselves, or their number, would count them once for each part.
     """
-    if rows.n_batches < 2 or is_read_in_blocks(rows.data.X):
+    if rows.n_batches < 2:
         return ()
     batch, theta = next(iter(rows.whole())), theta[:_N_COMPARED]
     n = len(batch.weight)

@@ -12,7 +12,7 @@ from skpmd.engine import fitted_density
 from skpmd.engine.fitted_density import FittedDensity
 from skpmd.posterior import Posterior
 
-_FAR, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
+_LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
 
 
 class PriorFunctions(NamedTuple):
@@ -134,7 +134,7 @@ def _part(name, distribution):
         if not np.isfinite(draw(np.random.default_rng(0), (1, *shape))).all():
             raise ValueError(f"prior[{name!r}] draws nan or infinite numbers: {distribution!r}.")
 
-    if hasattr(distribution, "cdf") and (distribution.cdf(_FAR) > 1.0 + _ROUNDING).any():
+    if hasattr(distribution, "cdf") and (distribution.cdf(_LINE_ENDS) > 1.0 + _ROUNDING).any():
         raise ValueError(
             f"prior[{name!r}] is a distribution on a circle, whose density has no end on the line: "
             f"{distribution!r}. Give one on an interval, such as scipy.stats.vonmises_line."

@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skpmd._base.rows import Rows
-from skpmd._base.table import BlockTable
 from skpmd._base.validation import checked_weights
+from skpmd._rows.rows import Rows
+from skpmd._rows.table import BlockTable
 
 
 def rows_of(X, y, sample_weight, batch_size):

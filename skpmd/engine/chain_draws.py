@@ -4,7 +4,7 @@ import numpy as np
 
 from skpmd.engine.hmc import N_CHAINS, hamiltonian
 from skpmd.engine.importance import draw, even_counts
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import equally_weighted
 
@@ -28,17 +28,34 @@ def starts(proposals, shares, rng, *, others=()):
     return theta
 
 
-def moved(model, log_joint_gradient, start, mean, chol, n_particles, power, rng, **options):
+def moved(
+    model, log_joint_gradient, start, mean, chol, n_particles, power, rng, *, to=None, **options
+):  # fmt: skip
     """States of chains that start there, first whitened by ``mean`` and ``chol``.
 
-    Each check of R-hat yields the `outcome_of` the draws so far. The options are those of
+    Each check of R-hat yields the `outcome_of` the draws so far. ``to`` maps draws to coordinates
+    of the model, where chains move in others. The options are those of
     `skpmd.engine.hmc.hamiltonian`.
     """
     least = TARGET_ESS * n_particles
-    for chains in hamiltonian(
-        log_joint_gradient, start, mean, chol, rng, target_ess=least, **options
-    ):
-        yield outcome_of(model, thinned(chains, n_particles), chains, power)
+
+    def seen(chains):
+        theta = thinned(chains, n_particles)
+        return outcome_of(model, theta if to is None else to(theta), chains, power)
+
+    def states(at):
+        infos, before = ([], None) if at is None else at
+        if before is not None:
+            yield seen(before)._replace(infos=infos), None
+        for chains in hamiltonian(
+            log_joint_gradient, start, mean, chol, rng, target_ess=least,
+            at=before and before.at, **options,
+        ):  # fmt: skip
+            outcome = seen(chains)
+            infos = [*infos, *outcome.infos]
+            yield outcome, None if chains.at is None else (infos, chains)
+
+    return resumable(states, rng)
 
 
 def thinned(chains, n_particles):
@@ -55,4 +72,6 @@ def outcome_of(model, theta, chains, power):
     info = StepInfo(
         1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, len(theta), extra={"r_hat": chains.r_hat}
     )
-    return Outcome(equally_weighted(model, theta), [info], reweighted=True, chains=chains)
+    return Outcome(
+        equally_weighted(model, theta), [info], reweighted=True, chains=chains._replace(at=None)
+    )

@@ -15,8 +15,6 @@ from time import perf_counter
 
 import numpy as np
 
-from skpmd.engine.journal import close_journal, loop, unnoted
-
 
 def clock():
     """Seconds since some moment."""
@@ -41,7 +39,7 @@ class Course:
     def __init__(self, max_time=None, listeners=()):
         self.deadline = None if max_time is None else clock() + max_time
         self.ended = []  # What the deadline has ended, in words.
-        self._by = f"max_time={max_time}"  # And who has set it.
+        self._by = f"max_time={max_time}"
         self.ends = False  # Whether the next piece of work is not to be started.
         self.has_state = False  # Whether there is a complete state.
         self._listeners, self._phases, self._thread = listeners, [], get_ident()
@@ -51,17 +49,12 @@ class Course:
         """Whether time is over, and it counts here."""
         return self.deadline is not None and _counts.get() and clock() >= self.deadline
 
-    def end(self):
-        """End the call at its next complete state, as if time were over."""
-        self.deadline, self._by = -np.inf, "a callback"
-
     def account(self):
         """Who has ended what, in words, a tuple; empty where nothing has been ended."""
         return (self._by, *self.ended) if self.ended else ()
 
     def note_end(self, what):
         """Note what the deadline has ended, in words."""
-        close_journal()
         if what not in self.ended:
             self.ended.append(what)
 
@@ -205,8 +198,7 @@ def share_of_time(share):
     try:
         yield
     finally:
-        if course.deadline > -np.inf:
-            course.deadline = before
+        course.deadline = before
 
 
 @contextmanager
@@ -219,33 +211,21 @@ def untimed():
         _counts.reset(token)
 
 
-def best_in_time(search, objective, what, total=None, memory=None):
+def best_in_time(search, objective, what, total=None):
     """``search(objective)``, or the best (place, value) of the objective where time ends it.
 
     The objective takes a place first, and returns a value to be minimised, or a value and more. It
-    is evaluated once at least. ``what`` names the search, of ``total`` evaluations at most. Each
-    evaluation is noted in the journal; what an objective itself is to know of those before is an
-    array, its ``memory``.
+    is evaluated once at least. ``what`` names the search, of ``total`` evaluations at most.
     """
-    best, noted, n = None, loop(what), 0
-    known, left = noted.state or ((), None)
+    best = None
     with phase("evaluations", total) as advance:
 
         def timed(place, *args, **options):
-            nonlocal best, known, n
-            if n < len(known) and np.array_equal(known[n][0], place):
-                outcome = known[n][1]
-                if n == len(known) - 1 and memory is not None:
-                    memory[...] = left
-            else:
-                tick()
-                if best is not None and out_of_time(what):
-                    raise _SearchEnds
-                with unnoted():
-                    outcome = objective(place, *args, **options)
-                known = (*known[:n], (np.array(place), outcome))
-                noted.reached((known, None if memory is None else memory.copy()))
-            n += 1
+            nonlocal best
+            tick()
+            if best is not None and out_of_time(what):
+                raise _SearchEnds
+            outcome = objective(place, *args, **options)
             value = float(outcome[0] if isinstance(outcome, tuple) else outcome)
             if best is None or value < best[1]:
                 best = np.array(place, dtype=np.float64), value

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from skpmd.engine.model import Model
+from skpmd.engine.particles import Particles
 
 _PROBES = 16  # An edge has to be the same for so many draws of the other coordinates.
 _SAME = 1e-6  # Edges that are closer than this share of a coordinate's range are one.
@@ -28,10 +29,12 @@ class Unbounded(Model):
     """
 
     def __init__(self, model, lower, upper):
-        self._model, self._lower = model, lower
+        self._model, self._lower, self._upper = model, lower, upper
         low, high = np.isfinite(lower), np.isfinite(upper)
-        self._both, self._low, self._high = low & high, low & ~high, high & ~low
-        self._upper, self.bounded = upper, low | high
+        self.bounded, self._both, self._one = low | high, low & high, low ^ high
+        # A single edge, and which way the support lies from there.
+        self._edge, self._side = np.where(low, lower, upper)[self._one], np.where(low, 1.0, -1.0)
+        self._side = self._side[self._one]
 
     def sample_prior(self, rng, m):
         """Draw from the prior, in coordinates u; see `Model`."""
@@ -51,12 +54,10 @@ class Unbounded(Model):
 
     def inward(self, u):
         """Coordinates of the model, theta."""
-        theta = u.copy()
-        both, low, high = self._both, self._low, self._high
+        theta, both, one = u.copy(), self._both, self._one
         lower, upper = self._lower, self._upper
         with np.errstate(over="ignore"):
-            theta[:, low] = lower[low] + np.exp(u[:, low])
-            theta[:, high] = upper[high] - np.exp(u[:, high])
+            theta[:, one] = self._edge + self._side * np.exp(u[:, one])
         theta[:, both] = lower[both] + (upper[both] - lower[both]) * expit(u[:, both])
         # Rounding and underflow end at the edge itself, where there may be no density.
         return np.clip(theta, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))
@@ -64,27 +65,25 @@ class Unbounded(Model):
     def with_slope(self, u):
         """Coordinates theta, and their derivatives by u, (m, d) each."""
         theta, slope = self.inward(u), np.ones_like(u)
-        slope[:, self._low] = theta[:, self._low] - self._lower[self._low]
-        slope[:, self._high] = theta[:, self._high] - self._upper[self._high]
+        slope[:, self._one] = theta[:, self._one] - self._edge
         width = self._upper[self._both] - self._lower[self._both]
         slope[:, self._both] = width * expit(u[:, self._both]) * expit(-u[:, self._both])
         return theta, slope
 
     def outward(self, theta):
         """Coordinates u of theta within the edges."""
-        u = theta.copy()
-        both, low, high = self._both, self._low, self._high
+        u, both, one = theta.copy(), self._both, self._one
+        u[:, one] = _log(self._side * (theta[:, one] - self._edge))
         below, above = theta - self._lower, self._upper - theta
-        u[:, low], u[:, high] = _log(below[:, low]), _log(above[:, high])
         u[:, both] = _log(below[:, both]) - _log(above[:, both])
         return u
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of theta by u, shape (m,)."""
-        one, both = self._low | self._high, self._both
+        both = self._both
         width = np.log(self._upper[both] - self._lower[both]).sum()
         within = log_expit(u[:, both]) + log_expit(-u[:, both])
-        return u[:, one].sum(axis=1) + within.sum(axis=1) + width
+        return u[:, self._one].sum(axis=1) + within.sum(axis=1) + width
 
     def gradient(self, of_theta):
         """The function of u that has the values and gradients of a log density of theta."""
@@ -93,7 +92,7 @@ class Unbounded(Model):
             theta, slope = self.with_slope(u)
             values, gradients = of_theta(theta)
             of_jacobian = np.zeros_like(u)
-            of_jacobian[:, self._low | self._high] = 1.0
+            of_jacobian[:, self._one] = 1.0
             of_jacobian[:, self._both] = 1.0 - 2.0 * expit(u[:, self._both])
             return values + self.log_jacobian(u), gradients * slope + of_jacobian
 
@@ -112,10 +111,8 @@ class Unbounded(Model):
         """Particles of theta as those of u; those beyond the edges are left out."""
         inside = self.within(particles.theta)
         if not inside.all():
-            kept = (None if part is None else part[inside] for part in particles)
-            particles = type(particles)(*kept)
-            share = np.log(inside.mean())
-            particles = particles._replace(log_pi=particles.log_pi - share)
+            particles = Particles(*(None if part is None else part[inside] for part in particles))
+            particles = particles._replace(log_pi=particles.log_pi - np.log(inside.mean()))
         u = self.outward(particles.theta)
         log_jacobian = self.log_jacobian(u)
         return particles._replace(

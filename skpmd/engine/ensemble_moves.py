@@ -18,12 +18,11 @@ from skpmd.engine import metropolis, mirror, student_mixture
 from skpmd.engine.course import counted, tick
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic
-from skpmd.engine.smc import rank_correlation, ranks
+from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.values import without_errors
 
 _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
 _AT_THE_END = 3  # And so many times as many at the end.
-_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
 FROM_FITTED = 0.3  # This share of moves are draws from the mixture,
 _OF_OTHERS = 0.3  # and this share of these from what else is known.
@@ -50,6 +49,20 @@ class _State(NamedTuple):
         return np.where(np.isnan(value), -np.inf, value)
 
 
+class Account(NamedTuple):
+    """What moves have come to."""
+
+    # Of the increments so far, and of the square of their error.
+    log_evidence: float = 0.0
+    variance: float = 0.0
+    # The largest rank correlation that the last moves have left, of a coordinate or of the density.
+    correlation: float = 0.0
+    fitted: tuple = ()  # Components and shares of the mixture fitted after each segment.
+    # Logs of the lengths of differences, and of moves of scales.
+    log_step: float = 0.0
+    log_scale_step: float = 0.0
+
+
 class EnsembleMoves:
     """Strategy of rejuvenation: resampled particles, moved by a chain that leaves q as it is.
 
@@ -57,17 +70,7 @@ class EnsembleMoves:
     are components and shares of a mixture that knows places of modes, or None. Particles make
     ``max_moves`` after a segment, at most, of which the share ``from_fitted`` are draws from the
     mixture, which has at most ``max_components``. ``hierarchy`` are the scales that the prior has,
-    or None.
-
-    Attributes
-    ----------
-    log_evidence, variance : float
-        Sum of the increments so far, and the variance of their errors.
-    correlation : float
-        The largest rank correlation that the last moves have left, of a coordinate or of the
-        density.
-    fitted : list
-        Components and shares of the mixture fitted after each segment.
+    or None. The ``account``, an `Account`, says what has come of them.
     """
 
     follows = True
@@ -80,20 +83,15 @@ class EnsembleMoves:
         self._max_components, self._hierarchy = max_components, hierarchy
         self._scales = np.array([one.j for one in hierarchy.scales]) if hierarchy else None
         self._log_prior = without_errors(model.log_prior)
-        self._log_step, self._log_scale_step = 0.0, 0.0
         self._max_moves, self._from_fitted = max_moves, from_fitted
-        self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
-        self.fitted = []
+        self.account = Account()
 
     def __call__(self, particles, model, settings, rng, *, n_particles, done):
         """Resampled and moved particles of q, r = 0."""
         log_ratio, w = particles.log_ratio, weights(particles.log_ratio)
         m, increment = len(w), log_sum_exp(log_ratio) - np.log(len(w))
-        self.log_evidence += increment
-        # Particles that moves have left near where they were resampled are worth fewer.
-        left = min(max(self.correlation, 0.0), _MAX_CORRELATION)
-        worth = m * (1.0 - left) / (1.0 + left)
-        self.variance += (m * (w @ w) - 1.0) / worth
+        of_increment = variance_of_increment(m, 1.0 / (w @ w), self.account.correlation)
+        variance = self.account.variance + of_increment
         kept = systematic(w, n_particles, rng)
         theta, log_prior = particles.theta[kept], particles.log_prior[kept]
         log_likelihood = self._likelihood(theta, log_prior)
@@ -101,7 +99,10 @@ class EnsembleMoves:
         # Copies of one particle stand beside one another, in one half but for the middle one.
         first, n_moves, parts = _ranks(state, done), 0, np.array_split(np.arange(n_particles), 2)
         fitted = [self._fit(theta[part], rng) for part in parts]
-        self.fitted.append(fitted[0])
+        self.account = self.account._replace(
+            log_evidence=self.account.log_evidence + increment, variance=variance,
+            fitted=(*self.account.fitted, fitted[0]),
+        )  # fmt: skip
         mixtures = [self._mixture(*one) for one in fitted]
         most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
         for t in counted(range(most), "moves"):
@@ -109,8 +110,9 @@ class EnsembleMoves:
             for own, others, mixture in zip(parts, parts[::-1], mixtures[::-1], strict=True):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)
             n_moves += 1
-            self.correlation = rank_correlation(first, _ranks(state, done)).max()
-            if n_moves >= _MIN_MOVES and self.correlation < _FORGOTTEN:
+            correlation = rank_correlation(first, _ranks(state, done)).max()
+            self.account = self.account._replace(correlation=correlation)
+            if n_moves >= _MIN_MOVES and correlation < _FORGOTTEN:
                 break
         fresh = Particles(
             state.theta, np.zeros(n_particles), state.value(done), state.log_prior,
@@ -142,14 +144,14 @@ class EnsembleMoves:
     def _move(self, state, own, others, mixture, done, t, rng):
         """Move the ``own`` particles once, in place."""
         theta = state.theta[own]
-        new = theta + _differences(others, theta.shape, np.exp(self._log_step), rng)
+        new = theta + _differences(others, theta.shape, np.exp(self.account.log_step), rng)
         fitted = rng.random(len(own)) < self._from_fitted
         new[fitted] = mixture.draws(int(fitted.sum()), rng)
         of_scales, log_volume = np.zeros(len(own), dtype=bool), np.zeros(len(own))
         if self._hierarchy:
             of_scales = ~fitted & (rng.random(len(own)) < _OF_SCALES)
             j = rng.choice(self._scales, of_scales.sum())
-            step = np.exp(self._log_scale_step + rng.standard_normal(len(j)))
+            step = np.exp(self.account.log_scale_step + rng.standard_normal(len(j)))
             step *= rng.standard_normal(len(j)) * others.std(axis=0)[j]
             new[of_scales], log_volume[of_scales] = self._hierarchy.moved(theta[of_scales], j, step)
         with np.errstate(all="ignore"):  # Scales go further than anything else.
@@ -162,8 +164,11 @@ class EnsembleMoves:
         taken, chance = metropolis.accept(log_ratio, rng)
         for part, fresh in zip(state, moved, strict=True):
             part[own[taken]] = fresh[taken]
-        self._log_step = _adapted(self._log_step, chance[~fitted & ~of_scales], t)
-        self._log_scale_step = _adapted(self._log_scale_step, chance[of_scales], t)
+        known = self.account
+        self.account = known._replace(
+            log_step=_adapted(known.log_step, chance[~fitted & ~of_scales], t),
+            log_scale_step=_adapted(known.log_scale_step, chance[of_scales], t),
+        )
 
 
 def _adapted(log_step, chances, t):

@@ -91,25 +91,19 @@ class FittedDensity(NamedTuple):
     ((3, 2), (3,))
     """
 
-    mean: np.ndarray  # (d,): Mean of the particles.
-    chol: np.ndarray  # (d, d): Cholesky factor of their covariance.
-    kernels: KDE | None  # The kernel density estimate; None where there are components.
-    # A `Proposal` each, in place of kernels if there are none, and a wide one in any case.
+    mean: np.ndarray
+    chol: np.ndarray
+    kernels: KDE | None
     components: tuple
-    lus: tuple  # LU decompositions of their factors.
-    shares: np.ndarray  # Of all kernels, if there are any, and of the components.
-    # k-hat of the posterior's weights over this density; None where its values are not known.
+    lus: tuple
+    shares: np.ndarray
     pareto_k: float | None = None
-    # Spread of what it lacks of the log density, in nats; where values are not known, that of what
-    # a covariance of so few particles errs by.
     misfit: float = 0.0
-    misses_a_tail: bool = False  # Whether they have a tail that averages would show.
-    # What takes coordinates with edges, or in other units, to those that all of this is of; None
-    # where they are the same.
+    misses_a_tail: bool = False
     free: object = None
-    radius: float = np.inf  # Within it, in whitened coordinates, is .99 of the weight.
-    correction: Polynomial | None = None  # Of the log density, by values; None where there is none.
-    log_normaliser: float = 0.0  # What the correction adds to the log of the integral.
+    radius: float = np.inf
+    correction: Polynomial | None = None
+    log_normaliser: float = 0.0
 
 
 def fit(theta, log_weights, log_joint=None, support=None, free=None):

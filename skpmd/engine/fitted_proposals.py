@@ -1,13 +1,13 @@
 """Mixtures of proposals fitted to a density by its values: at its optima, and along its ridges."""
 
-from functools import partial
+from functools import cache, partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.derivatives import ByDifferences, ByGradients
-from skpmd.engine.importance import Proposal
-from skpmd.engine.journal import once
+from skpmd.engine.importance import Proposal, mixture_log_density
 from skpmd.engine.optima import arms, optima, scales
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
@@ -39,6 +39,15 @@ class Proposals(NamedTuple):
     to: str = "values"  # What they are fitted to.
     optima: tuple = ()  # An `Optimum` for each two of the components.
     path: tuple = ()  # Points (k, d) that searches have passed, and the log density there (k,).
+
+    def log_density(self, theta):
+        """Log density of the mixture at each row of theta, shape (n,)."""
+        return mixture_log_density(self.components, self.shares, theta)
+
+    def students(self):
+        """The components with Student tails, one at each optimum, and shares that add up to 1."""
+        shares = self.shares[1::EACH]
+        return self.components[1::EACH], shares / shares.sum()
 
 
 def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=None):
@@ -95,17 +104,14 @@ def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradien
     def first_ridge(one):
         return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
 
-    parts = [once("ridge", partial(first_ridge, one), rng) for one in found[:_MAX_RIDGES]]
+    parts = [first_ridge(one) for one in found[:_MAX_RIDGES]]
+    at_optima = cache(lambda: [_of_optimum(log_joint, one) for one in found])
     if any(parts):
-        parts = [
-            part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)
-        ]
-        parts += [_of_optimum(log_joint, one) for one in found[len(parts) :]]
-        yield _along(parts)
+        yield _along([one or other for one, other in zip_longest(parts, at_optima())])
     best = int(np.argmax(log_likelihood))
     start = Gaussian(draws[best], np.diag(scales(draws)))
     for part in ridges(log_joint, derivatives, start, rng):
-        yield _along([part, *(_of_optimum(log_joint, one) for one in found)])
+        yield _along([part, *at_optima()])
 
 
 def _derivatives(log_joint, gradient):

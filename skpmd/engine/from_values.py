@@ -13,8 +13,13 @@ known and these fail Hamiltonian moves follow: they start from around all optima
 where they do not mix. What no proposals fit, and in more than six coordinates what none of them
 fits closely, is left to the particles of steps, taken twice from
 draws of the prior of their own: what the two say differently is a warning.
+
+Numbers at the top of these modules are those of the study ``honesty`` (examples/benchmarks/general,
+its development half): with them posteriors drawn at random, whose answers are known, are right or
+warned of.
 """
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +29,6 @@ from skpmd.engine.agreement import differences, finds_more
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import (
-    EACH,
     Proposals,
     proposals_along_ridges,
     proposals_at_optima,
@@ -32,15 +36,15 @@ from skpmd.engine.fitted_proposals import (
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mixtures_of_steps import mixtures_of_steps
 from skpmd.engine.particles import draw_prior
+from skpmd.engine.prior_draws import prior_draws
 from skpmd.engine.prior_steps import (
     Steps,
     pooled_steps,
     quickly_confirmed,
     steps_from_prior,
-    taken,
 )
-from skpmd.engine.scouts import scouted
-from skpmd.engine.tried_proposals import (
+from skpmd.engine.values import without_errors
+from skpmd.engine.weighed_proposals import (
     OF_STEPS,
     Task,
     ends_well,
@@ -49,13 +53,12 @@ from skpmd.engine.tried_proposals import (
     is_sound,
     knows_spreads,
     soundest,
-    tried,
+    weighed,
 )
-from skpmd.engine.values import without_errors
 
 # With fewer particles no diagnostics see what is missing, so that more are drawn.
 _MIN_PARTICLES = 1000
-_MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
+_MAX_STEPS_FIRST = 20  # In more coordinates moves by a gradient know more than steps.
 # Where a sd rests on few draws, steps in few coordinates are taken again with so many times the
 # particles: a percent of the mass may have most of a variance.
 _MORE = 4
@@ -86,36 +89,35 @@ def from_values(model, batches, options, rng, gradient=None):
     is known. Coordinates with edges are replaced by others without (`skpmd.engine.edges`).
     """
     start = draw_prior(model, max(options.n_particles, _MIN_PARTICLES), rng)
-    scouts = scouted(model, start, batches, options.power, rng)
+    draws = prior_draws(model, start, batches, options.power, rng)
     lower, upper = edges(without_errors(model.log_prior), start.theta)
-    of_rows = scouts.edges()
+    of_rows = draws.edges()
     lower, upper = np.fmax(lower, of_rows[0]), np.fmin(upper, of_rows[1])
 
-    def again():
+    is_free = np.isinf([lower, upper]).all()
+    free = None if is_free else Unbounded(model, lower, upper)
+
+    def more_draws():
         fresh = draw_prior(model, len(start.theta), rng)
-        return scouted(model, fresh, batches, options.power, rng)
+        found = prior_draws(model, fresh, batches, options.power, rng)
+        return found if is_free else found.freed(free, batches, options.power)
 
-    if np.isinf([lower, upper]).all():
-        yield from _unbounded(model, scouts, again, batches, options, rng, gradient)
+    if is_free:
+        yield from _unbounded(model, draws, more_draws, batches, options, rng, gradient)
         return
-    free = Unbounded(model, lower, upper)
     gradient = gradient and free.gradient(gradient)
-    scouts = scouts.freed(free, batches, options.power)
-
-    def freed_again():
-        return again().freed(free, batches, options.power)
-
+    draws = draws.freed(free, batches, options.power)
     support = (lower, upper) if np.isfinite(of_rows).any() else None
-    for outcome in _unbounded(free, scouts, freed_again, batches, options, rng, gradient):
+    for outcome in _unbounded(free, draws, more_draws, batches, options, rng, gradient):
         yield outcome._replace(particles=free.restored(outcome.particles), support=support)
 
 
-def _unbounded(model, scouts, again, batches, options, rng, gradient):
-    """The states where no coordinate has an edge; ``again()`` are further draws of the prior."""
+def _unbounded(model, draws, more_draws, batches, options, rng, gradient):
+    """The states where no coordinate has an edge; ``more_draws()`` are `PriorDraws` as well."""
     n = max(options.final_particles or options.n_particles, _MIN_PARTICLES)
     if gradient is not None:
-        check_gradient(gradient, scouts.log_joint, scouts.theta, scouts.values)
-    task = Task(model, batches, scouts, n, options.power, options.settings, gradient)
+        check_gradient(gradient, draws.log_joint, draws.theta, draws.values)
+    task = Task(model, batches, draws, n, options.power, options.settings, gradient)
     found = yield from _attempt(task, rng)
     if found.sound:
         return
@@ -127,7 +129,7 @@ def _unbounded(model, scouts, again, batches, options, rng, gradient):
         mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
         if mixed and not chains.warming_up:
             return
-    yield from _by_steps(task, found, again, rng)
+    yield from _by_steps(task, found, more_draws, rng)
 
 
 def _attempt(task, rng):
@@ -137,35 +139,34 @@ def _attempt(task, rng):
     mixtures fitted to the particles of steps from the prior follow, which come from somewhere else.
     Returns the `Attempt`.
     """
-    scouts, done, at_optima = task.scouts, [], None  # What misses nothing, with its proposals.
-    if not np.isfinite(scouts.values).any():
+    draws, done, at_optima = task.draws, [], None  # What misses nothing, with its proposals.
+    if not np.isfinite(draws.values).any():
         return Attempt(False, None, None, None, ())
     searches = proposals_at_optima(
-        scouts.log_joint, scouts.theta, scouts.values, scouts.log_likelihood, rng, task.gradient
+        draws.log_joint, draws.theta, draws.values, draws.log_likelihood, rng, task.gradient
     )
     # Moves by a gradient need no more than optima: what is between them they find by themselves.
     # Steps may find what searches have not, so that these go on after them only.
-    by_moves = task.gradient is not None and scouts.theta.shape[1] > _MAX_BESIDE_MOVES
-    for found in searches:
-        at_optima = found
-        last, _ = yield from tried(task, found, rng, done)
-        plain = is_plain(done) and done[-1][1] is last
-        if plain and not scouts.explained(found, last):
+    by_moves = task.gradient is not None and draws.theta.shape[1] > _MAX_STEPS_FIRST
+    for at_optima in searches:
+        last, _ = yield from weighed(task, at_optima, rng, done)
+        plain = is_plain(done) and done[-1].outcome is last
+        if plain and not done[-1].is_explained():
             continue
         if ends_well(done, last) or not by_moves:
             break
-    witness = rng.spawn(1)[0]
-    if is_plain(done) and scouts.explained(at_optima, done[-1][1]):
-        plain = done[-1][1]
-        agree = scouts.confirm(plain) or quickly_confirmed(task, plain, at_optima, witness)
+    rng_of_steps = rng.spawn(1)[0]
+    if is_plain(done) and done[-1].is_explained():
+        plain = done[-1].outcome
+        agree = draws.agree(plain) or quickly_confirmed(task, plain, at_optima, rng_of_steps)
         if agree or (agree is None and len(at_optima.optima) == 1):
             return Attempt(True, plain, at_optima, None, searches)
-    if not any(is_sound(outcome) for _, outcome in done):
+    if not any(is_sound(one.outcome) for one in done):
         for found in proposals_along_ridges(
-            scouts.log_joint, scouts.theta, scouts.log_likelihood,
+            draws.log_joint, draws.theta, draws.log_likelihood,
             () if at_optima is None else at_optima.optima, rng, task.gradient,
         ):  # fmt: skip
-            last, _ = yield from tried(task, found, rng, done)
+            last, _ = yield from weighed(task, found, rng, done)
             if ends_well(done, last):
                 break
     if by_moves:
@@ -173,17 +174,19 @@ def _attempt(task, rng):
         if sound is not None:
             yield sound._replace(infos=[])
         return Attempt(sound is not None, sound, at_optima, None, searches)
-    steps = steps_from_prior(task, at_optima, witness)
+    steps = None
+    with suppress(FloatingPointError):
+        steps = steps_from_prior(task, at_optima, rng_of_steps)
     if steps is None:
         return Attempt(False, None, at_optima, None, searches)
-    earlier = done[-1][0] if done else at_optima
+    earlier = done[-1].found if done else at_optima
     sound = yield from mixtures_of_steps(task, steps, earlier, rng, done)
     # Mixtures come with all proposals before: what they find unsound is.
     if sound is None:
-        of_steps = [pair for pair in done if pair[0].to == OF_STEPS]
+        of_steps = [one for one in done if one.found.to == OF_STEPS]
         sound = soundest(of_steps or done)
         if not _is_better(task, sound, steps.outcome) or not knows_spreads(sound):
-            last = done[-1][0] if done else earlier
+            last = done[-1].found if done else earlier
             return Attempt(False, sound, at_optima, steps, searches, last)
     yield sound._replace(infos=[])
     return Attempt(True, sound, at_optima, steps, searches)
@@ -199,17 +202,11 @@ def _is_better(task, sound, steps):
     return not differences(sound, steps, "") if is_small(task) else finds_more(sound, steps)
 
 
-def _n_again(task):
-    """How many particles steps have that are taken again."""
-    return task.n * (_MORE if is_small(task) else 1)
-
-
 def _by_moves(task, found, rng):
     """States of Hamiltonian moves from around all optima, and from likely draws of the prior."""
-    scouts = task.scouts
-    likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
-    plain, shares = found.components[1::EACH], found.shares[1::EACH]
-    start, largest = chain_draws.starts(plain, shares, rng, others=likely), plain[0]
+    draws, (students, shares) = task.draws, found.students()
+    likely = draws.theta[np.argsort(-draws.log_likelihood, kind="stable")]
+    start, largest = chain_draws.starts(students, shares, rng, others=likely), students[0]
     for outcome in chain_draws.moved(
         task.model, task.gradient, start, largest.mean, largest.factor, task.n, task.power, rng
     ):
@@ -218,25 +215,26 @@ def _by_moves(task, found, rng):
         )
 
 
-def _by_steps(task, found, again, rng):
+def _by_steps(task, found, more_draws, rng):
     """States of steps from the prior, taken twice: what the two disagree about is a warning."""
     first, at_optima = found.steps, found.at_optima
     if first is None:
-        first = taken(task, at_optima, rng)
+        first = steps_from_prior(task, at_optima, rng)
     yield first.outcome
     for more in found.searches:
         at_optima = more
-    again = task._replace(scouts=again(), n=_n_again(task))
-    second = steps_from_prior(again, at_optima, rng)
-    last, reasons, agreed, done = first.outcome._replace(infos=[]), (), None, []
+    again = task._replace(draws=more_draws(), n=task.n * (_MORE if is_small(task) else 1))
+    second, reasons, agreed, done = None, (), None, []
+    with suppress(FloatingPointError):
+        second = steps_from_prior(again, at_optima, rng)
+    last = first.outcome._replace(infos=[])
     if second is not None:
         last = pooled_steps(task, first.outcome, second.outcome)
         found_again = differences(first.outcome, second.outcome, _AGAIN)
         reasons = tuple(text + _RAISE for text in found_again)
         if again.n > task.n:
-            agreed = yield from mixtures_of_steps(
-                task, second, found.proposals or at_optima, rng, done
-            )
+            earlier = found.proposals or at_optima
+            agreed = yield from mixtures_of_steps(task, second, earlier, rng, done)
             last = last._replace(infos=[])
     if agreed is None:
         agreed = next(
@@ -247,6 +245,6 @@ def _by_steps(task, found, again, rng):
         return
     n_left_out = 0
     if at_optima is not None:
-        n_left_out = task.scouts.n_left_out(at_optima, last, rng)
-    reasons += (_UNSEEN,) if task.scouts.unseen(last) else ()
+        n_left_out = task.draws.n_left_out(at_optima, last, rng)
+    reasons += (_UNSEEN,) if task.draws.are_missed_by(last) else ()
     yield last._replace(n_left_out=n_left_out, reasons=reasons)

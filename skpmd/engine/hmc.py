@@ -4,7 +4,7 @@ No density is left that the particles were drawn from: they are judged by R-hat,
 neither k-hat nor evidence.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -12,7 +12,6 @@ from scipy.linalg import solve_triangular
 from skpmd.engine import metropolis
 from skpmd.engine.course import counted, tick
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
-from skpmd.engine.journal import loop
 from skpmd.engine.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
@@ -45,6 +44,7 @@ class Chains(NamedTuple):
     accept: float  # Mean acceptance probability after the warm-up.
     n_gradients: int  # Gradients taken per chain, warm-up included.
     warming_up: bool = False  # Whether steps and whitening were still being adapted.
+    at: Any = None  # What `hamiltonian` needs to go on from here; None where nothing follows.
 
 
 class _Steps(NamedTuple):
@@ -64,7 +64,7 @@ class _State(NamedTuple):
 
 def hamiltonian(
     log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, shown=None,
-    stiff=None, inside=None, max_iter=MAX_ITER,
+    stiff=None, inside=None, max_iter=MAX_ITER, at=None,
 ):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
@@ -96,41 +96,50 @@ def hamiltonian(
     longer than R-hat can still become small, nor beyond the warm-up where the shortest steps are
     too long; and each takes 40,000 gradients or little more. Draws and diagnostics so far are
     yielded after each look at them; judge ``r_hat`` before use. Those of each window of the warm-up
-    come first, and are not among the later ones.
+    come first, and are not among the later ones. Each has an ``at``, from which chains of the same
+    arguments go on.
     """
+    if at is not None:
+        mean, chol = at.mean, at.chol
     chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
-    state = chains.at(start)
-    first_step = np.log(_FIRST_STEP * len(mean) ** -0.25)
-    log_steps = _Steps(first_step, min(first_step, np.log(chains.flow.first_step)))
-    n_gradients, work = 1, 0.0
-    for length in _WINDOWS:
+    if at is None:
+        first_step = np.log(_FIRST_STEP * len(mean) ** -0.25)
+        log_steps = _Steps(first_step, min(first_step, np.log(chains.flow.first_step)))
+        at = _Look(0, _WINDOWS[0], mean, chol, chains.at(start), log_steps, 1, 0.0)
+    while at.n_windows < len(_WINDOWS):
         # A chain that starts where the density is steep would never move by a step for the others.
-        adapt = np.mean if n_gradients > 1 else _harmonic_mean
-        state, log_steps, zs, accept, taken, spent = _advance(
-            chains, state, log_steps, length, rng, adapt
-        )
-        n_gradients, work = n_gradients + taken, work + spent
+        adapt = np.mean if at.n_gradients > 1 else _harmonic_mean
+        length = at.length
+        state, log_steps, zs, accept, taken, spent = _advance(chains, at, rng, adapt)
+        n_gradients, work = at.n_gradients + taken, at.work + spent
         draws = chains.position(zs)
-        yield Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients, True)
+        found = Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients, True)
         stuck = accept < _STUCK and taken > _MANY * _MAX_LEAPS * length
         if stuck or work > _MAX_WORK:
+            yield found
             return
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-    # The last window tells what an iteration takes.
-    thetas, accepts, length = [], [], _affordable(_CHUNK, work, spent / length)
-    while length:
-        state, _, zs, accept, taken, spent = _advance(chains, state, log_steps, length, rng)
-        n_gradients, work = n_gradients + taken, work + spent
-        thetas.append(chains.position(zs))
-        accepts.append(accept)
-        draws = np.concatenate(thetas, axis=1)
+        n, following = at.n_windows + 1, _WINDOWS[at.n_windows + 1 :]
+        # The last window tells what an iteration takes.
+        length = following[0] if following else _affordable(_CHUNK, work, spent / length)
+        at = _Look(n, length, chains.mean, chains.chol, state, log_steps, n_gradients, work)
+        yield found._replace(at=at)
+    while at.length:
+        state, _, zs, accept, taken, spent = _advance(chains, at, rng)
+        n_gradients, work = at.n_gradients + taken, at.work + spent
+        draws, accepts = chains.position(zs), [*at.accepts, accept]
+        if at.draws is not None:
+            draws = np.concatenate([at.draws, draws], axis=1)
         r_hat, ess = _diagnose(draws, shown)
-        yield Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients)
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter
-        each, left = spent / length, max_iter - len(draws[0])
+        each, left = spent / at.length, max_iter - len(draws[0])
         length = _affordable(min(max(_CHUNK, len(draws[0]) // 4), left), work, each)
-        length = 0 if done else length
+        at = at._replace(
+            length=0 if done else length, state=state, n_gradients=n_gradients, work=work,
+            draws=draws, accepts=accepts,
+        )  # fmt: skip
+        yield Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients, at=at)
 
 
 def _affordable(n, work, each):
@@ -213,19 +222,19 @@ class _Whitened:
         return _decide(state, new, new.value - state.value + log_jacobian, rng)[0]
 
 
-def _advance(chains, state, log_steps, n, rng, adapt=None):
-    """Make n: (state, log steps, positions (n_chains, n, d), mean acceptance, gradients, work).
+def _advance(chains, at, rng, adapt=None):
+    """The iterations after a look at the chains.
 
-    Work is in gradients, steps inside the flow included. Steps are adapted to ``adapt`` of the
-    chains' acceptance probabilities, if that is given.
+    Returns (state, log steps, positions (n_chains, n, d), mean acceptance, gradients, work). Work
+    is in gradients, steps inside the flow included. Steps are adapted to ``adapt`` of the chains'
+    acceptance probabilities, if that is given.
     """
-    place = loop("Hamiltonian moves", rng)
-    at = place.state or _Progress(state, log_steps, [], [], 0, 0.0)
-    for t in counted(range(len(at.zs), n), "Hamiltonian moves", n):
+    now, n = _Progress(at.state, at.log_steps, [], [], 0, 0.0), at.length
+    for t in counted(range(n), "Hamiltonian moves", n):
         tick()
-        at = _moved(chains, at, t, rng, adapt)
-        place.reached(at)
-    return at.state, at.log_steps, np.stack(at.zs, axis=1), np.mean(at.accepts), at.taken, at.work
+        now = _moved(chains, now, t, rng, adapt)
+    zs, accept = np.stack(now.zs, axis=1), np.mean(now.accepts)
+    return now.state, now.log_steps, zs, accept, now.taken, now.work
 
 
 class _Progress(NamedTuple):
@@ -237,6 +246,21 @@ class _Progress(NamedTuple):
     accepts: list  # Mean acceptance probabilities.
     taken: int  # Gradients of each chain.
     work: float
+
+
+class _Look(NamedTuple):
+    """How far chains have come at a look at them."""
+
+    n_windows: int  # Windows of the warm-up that are over.
+    length: int  # Iterations until the next look; 0 where there is none.
+    mean: np.ndarray  # The whitening.
+    chol: np.ndarray
+    state: _State
+    log_steps: _Steps
+    n_gradients: int  # Of each chain so far.
+    work: float
+    draws: np.ndarray | None = None  # After the warm-up.
+    accepts: tuple = ()  # Mean acceptance probabilities between looks.
 
 
 def _moved(chains, at, t, rng, adapt):

@@ -24,7 +24,7 @@ from skpmd.engine.threads import each
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
-_FAR = 1e100  # No draw is further away.
+_LARGEST = 1e100  # No coordinate of a draw is larger.
 # Shares of each proposal, or of all together: they bound the weights where others are thin.
 _MIN_SHARE, _MIN_SHARES = 0.05, 0.25
 _AXIS_STUDENT = student_from_normal(AXIS_DF)
@@ -150,7 +150,7 @@ def _placed(proposal, uniform):
         return theta
     # Scales of scales overflow; so far out there is next to nothing of any posterior.
     theta, _ = proposal.hierarchy.with_jacobian(theta)
-    return np.nan_to_num(theta, nan=_FAR, posinf=_FAR, neginf=-_FAR)
+    return np.nan_to_num(theta, nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
 
 
 def log_density(proposal, theta, lu=None):

@@ -4,8 +4,7 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 
 TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
 MAX_ROUNDS = 10  # There are at most this many rounds.
@@ -26,13 +25,8 @@ def importance_rounds(
         target_ess=max(TARGET_ESS * n_particles, min_ess),
         min_first_ess=min_share * n_particles,
     )  # fmt: skip
-    for draws, info, gap in rounds:
-        yield state(draws, info, gap)
-
-
-def state(draws, info, gap):
-    """The `Outcome` of rounds so far, which `proposal_rounds` yields."""
-    return Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
+    for outcome, _ in rounds:
+        yield outcome
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
@@ -61,31 +55,37 @@ def proposal_rounds(
     below ``min_first_ess``, after ``max_rounds``, or after two or more if less than 1 % of the
     draws are effective.
 
-    Each yields all `PooledDraws` so far, a `StepInfo` with their number and effective sample size,
-    and the disagreement of the proposals on the posterior mean
-    (`skpmd.engine.importance.disagreement`), which is None before the last round.
+    Each yields the `Outcome` of all draws so far, and the `PooledDraws` themselves. Its record has
+    their number and effective sample size. The disagreement of the proposals on the posterior mean
+    (`skpmd.engine.importance.disagreement`) is None before the last round.
     """
     still = mirror.Settings(rejuvenation="never")
-    shares, draws, t = np.asarray(shares, dtype=float), before, 0
-    done = False
-    while not done:
-        t += 1
+
+    def states(at):
+        draws, infos, done = (before, [], False) if at is None else at
+        if infos:
+            yield outcome(draws, infos, done), None
+        while not done:
+            of_round = np.asarray(shares, dtype=float) if not infos else adapted(draws)
+            draws, info = one_round(draws, of_round)
+            infos = [*infos, info]
+            hopeless = len(infos) == 1 and draws.ess < min_first_ess
+            hopeless |= len(infos) > 1 and draws.ess < _HOPELESS * info.n_particles
+            done = draws.ess >= target_ess or len(infos) == max_rounds or hopeless
+            yield outcome(draws, [info], done), (draws, infos, done)
+
+    def one_round(draws, shares):
         counts, so_far = even_counts(shares, n), None if draws is None else draws.particles
-
-        def weighed(counts=counts, so_far=so_far):
-            strategy = ProposalDraws(proposals, counts)
-            particles, info = mirror.step(
-                so_far, model, batches, 1.0, b, still, rng,
-                rejuvenate=strategy, rejuvenate_first=True,
-            )  # fmt: skip
-            return particles, info, strategy.table
-
-        particles, info, table = once("round of draws from proposals", weighed, rng)
-        draws = pooled(draws, particles, table, counts)
+        strategy = ProposalDraws(proposals, counts)
+        particles, info = mirror.step(
+            so_far, model, batches, 1.0, b, still, rng, rejuvenate=strategy, rejuvenate_first=True
+        )
+        draws = pooled(draws, particles, strategy.table, counts)
         info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
-        hopeless = t == 1 and draws.ess < min_first_ess
-        hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles
-        done = draws.ess >= target_ess or t == max_rounds or hopeless
-        yield draws, info, disagreement(draws)[0] if done else None
-        if not done:
-            shares = adapted(draws)
+        return draws, info
+
+    def outcome(draws, infos, done):
+        gap = disagreement(draws)[0] if done else None
+        return Outcome(draws.particles, infos, True, pair=draws.pair, disagreement=gap), draws
+
+    return resumable(states, rng)

@@ -3,9 +3,15 @@
 Every inference method is a generator of complete states, each an `Outcome` with the records of the
 steps since the state before. `drive` runs them, and nobody else: here live Ctrl-C, the end of a
 time limit, the history and the report of progress.
+
+A long method is `resumable`: it says with its states what it would need to go on from there. The
+checkpoint of a fit holds the last of these for each such method, in the order in which they began.
+A fit that goes on from a checkpoint runs from its beginning: what is short between these methods is
+done again, and is the same again, and each of them goes on from the state that it had reached.
 """
 
-import copy
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +19,6 @@ import numpy as np
 from skpmd.engine import mirror, schedules
 from skpmd.engine.averaging import include
 from skpmd.engine.course import OutOfTime, current
-from skpmd.engine.journal import close_journal, loop
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles, equally_weighted
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
@@ -57,7 +62,7 @@ class FullBatch(NamedTuple):
     # ...; it may drop particles. What it is to know of the iterations before is its memory, which
     # is None at first.
     until: Any
-    # ``resume(memory)`` is called where iterations go on from a checkpoint.
+    # ``resume(memory)`` is called where iterations go on from a state of an earlier run.
     resume: Any = None
 
 
@@ -113,6 +118,57 @@ class Stage(NamedTuple):
     out_of_time: bool = False
 
 
+_checkpoint = ContextVar("checkpoint of a fit by skpmd", default=None)
+# What is part of the iteration of a method is done again with it, and a search, which no `drive`
+# runs, from its beginning.
+_is_noted = ContextVar("whether a method of skpmd that begins now is noted", default=None)
+
+
+@contextmanager
+def on_checkpoint(checkpoint):
+    """Context of a fit with a checkpoint, as of `skpmd._base.checkpoint`."""
+    token = _checkpoint.set(checkpoint)
+    try:
+        yield
+    finally:
+        _checkpoint.reset(token)
+
+
+def resumable(states, *generators):
+    """The states of a method, from the last one on that the checkpoint of the fit has.
+
+    ``states(at)`` yields pairs of a state, and of what the method needs to go on from there, None
+    where it cannot. It begins with ``at=None``, or from such a value, and then first yields the
+    state that belongs to it, with the records of all steps so far. ``generators`` are the random
+    generators that the method draws from.
+    """
+    checkpoint = _checkpoint.get() if _is_noted.get() else None
+    place, at = checkpoint.last_state(generators) if checkpoint is not None else (None, None)
+    steps = states(at)
+    while True:
+        token = _is_noted.set(False)
+        try:
+            state, at = next(steps)
+        except StopIteration:
+            return
+        finally:
+            _is_noted.reset(token)
+        # What the end of the time, or Ctrl-C, has changed is not what the whole fit would do.
+        if checkpoint is not None and at is not None and not current().ended:
+            checkpoint.reached(place, at, generators, is_last=current().is_over())
+        yield state
+
+
+def stage(work, *generators):
+    """The result of work that is worth keeping as one complete state of the fit."""
+
+    def states(found):
+        found = work() if found is None else found
+        yield Stage(found), found
+
+    return drive(resumable(states, *generators)).value
+
+
 def silent(info):
     """Report to nobody."""
 
@@ -135,6 +191,7 @@ def drive(outcomes, report=silent, what="the fit"):
     """
     last, infos, course = None, [], current()
     before, had_state = course.ends, course.has_state
+    token = _is_noted.set(_is_noted.get() is not False)
     try:
         for outcome in outcomes:
             infos += outcome.infos  # Ctrl-C may come in between: no state is without its record.
@@ -153,9 +210,11 @@ def drive(outcomes, report=silent, what="the fit"):
             raise
         if last is None:
             raise KeyboardInterrupt from error
-        close_journal()
+        if _checkpoint.get() is not None:
+            _checkpoint.get().close()
         return last._replace(infos=infos, interrupted=True)
     finally:
+        _is_noted.reset(token)
         course.ends, course.has_state = before, had_state
     return last._replace(infos=infos)
 
@@ -198,8 +257,12 @@ def n_steps(options, rows, full_batch=None):
 def _fit(model, rows, start, options, rng, step_sizes, after_pass, full_batch, observer):
     """The states of a fit."""
     outcome = Outcome(start, [])
-    passes = _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observer)
-    for outcome in passes:
+
+    def passes(at):
+        at = _Position(start, []) if at is None else at
+        return _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer)
+
+    for outcome in resumable(passes, rng):
         yield outcome
     particles, power = outcome.particles, options.power
     if full_batch is not None:
@@ -222,63 +285,52 @@ class _Position(NamedTuple):
     error_terms: np.ndarray | None = None
     memory: Any = None  # Of ``after_pass``.
     iteration: int = 0  # Passes that are complete.
-    n_taken: int = 0  # Batches of the pass that is not.
-    start: dict | None = None  # State of the random generator before that pass.
     t: int = 0
     seen: float = 0.0
     done: bool = False
 
+    def outcome(self, infos):
+        """The state, with records of the steps since another."""
+        return Outcome(self.particles, list(infos), error_terms=self.error_terms)
 
-def _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observer):
-    """The states after stochastic mirror steps; the last one is the averaged iterate, if asked."""
-    place = loop("stochastic steps", rng, in_place=model.updates_in_place)
-    at = _Position(start, [])
-    if place.state is not None:
-        at = place.state
+
+def _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer):
+    """The states after stochastic mirror steps; the last one is the averaged iterate, if asked.
+
+    Beside those after a pass stands the `_Position` to go on from.
+    """
+    if at.iteration:
         if observer is not None:
             observer = RejuvenationErrors(model.monitored, at.error_terms)
-        if at.memory is not None and hasattr(after_pass, "resume"):
+        if hasattr(after_pass, "resume"):
             after_pass.resume(at.memory)
-        yield _outcome_at(at, at.infos)
+        yield at.outcome(at.infos), None
     while at.iteration < options.max_iter and not at.done:
         for after in _one_pass(model, rows, at, options, rng, step_sizes, observer):
-            place.reached(after)
-            yield _outcome_at(after, after.infos[-1:])
             at = after
-        if after_pass is None:
-            at = at._replace(iteration=at.iteration + 1, n_taken=0, start=None)
-            continue
-        particles, stop, memory = after_pass(at.particles, at.iteration, rng, at.memory)
-        at = at._replace(
-            particles=particles, memory=memory, done=stop,
-            iteration=at.iteration + 1, n_taken=0, start=None,
-        )  # fmt: skip
-        place.reached(at)
-        yield Outcome(particles, [])
-    place.end()
+            yield at.outcome(at.infos[-1:]), None
+        if after_pass is not None:
+            particles, stop, memory = after_pass(at.particles, at.iteration, rng, at.memory)
+            at = at._replace(particles=particles, memory=memory, done=stop)
+        at = at._replace(iteration=at.iteration + 1)
+        yield at.outcome([]), at
     if at.average is not None:
         averaged = equally_weighted(model, at.average.theta)
-        yield Outcome(averaged, [], error_terms=observer and observer.terms)
-
-
-def _outcome_at(at, infos):
-    return Outcome(at.particles, list(infos), error_terms=at.error_terms)
+        yield Outcome(averaged, [], error_terms=observer and observer.terms), None
 
 
 def _one_pass(model, rows, at, options, rng, step_sizes, observer):
-    """The positions after the steps of one pass, from where it was left."""
+    """The positions after the steps of one pass."""
     particles, settings, fresh = at.particles, options.settings, 0
     last_pass = at.iteration == options.max_iter - 1
     if last_pass and options.final_particles and not options.reweight:
         # Section 3.3: kernel density estimates first, then many fixed particles.
-        if not at.n_taken:
-            m = options.final_particles
-            particles = rejuvenate_by_kernels(
-                particles, model, settings, rng, n_particles=m, observer=observer
-            ).particles
-            fresh = 1
-        settings = settings._replace(rejuvenation="never")
-    for batch, start in _batches_left(rows, options.sampling, rng, at):
+        m = options.final_particles
+        particles = rejuvenate_by_kernels(
+            particles, model, settings, rng, n_particles=m, observer=observer
+        ).particles
+        fresh, settings = 1, settings._replace(rejuvenation="never")
+    for batch in rows.one_pass(options.sampling, rng):
         t, size = at.t + 1, batch.weight.sum()
         seen, d = at.seen + size, particles.theta.shape[1]
         a, b = step_sizes(t, size, seen, len(particles.theta), d)
@@ -291,25 +343,8 @@ def _one_pass(model, rows, at, options, rng, step_sizes, observer):
         if options.average:
             average = include(average, particles, a, settings.resampling, rng)
         terms = observer and observer.terms
-        at = at._replace(
-            particles=particles, average=average, error_terms=terms, n_taken=at.n_taken + 1,
-            start=start, t=t, seen=seen,
-        )  # fmt: skip
+        at = at._replace(particles=particles, average=average, error_terms=terms, t=t, seen=seen)
         yield at
-
-
-def _batches_left(rows, sampling, rng, at):
-    """The batches of a pass that have not been taken, and the generator's state before the pass.
-
-    A pass draws all that it needs of the generator before its first batch.
-    """
-    start, drawn_from = at.start or rng.bit_generator.state, rng
-    if at.n_taken:
-        drawn_from = copy.deepcopy(rng)
-        drawn_from.bit_generator.state = start
-    for k, batch in enumerate(rows.one_pass(sampling, drawn_from)):
-        if k >= at.n_taken:
-            yield batch, start
 
 
 def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch):
@@ -318,23 +353,22 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
     At a = 1 the base is forgotten, and each iterate follows from the one before. In a stream
     (a < 1) every iterate is the base and the new rows. Yields the `Outcome` of each iteration.
     """
-    generators = [] if rng is None else [rng]
-    place = loop("full-batch iterations", *generators, in_place=model.updates_in_place)
-    last, infos, t, converged, memory = base, [], 0, False, None
-    if place.state is not None:
-        last, infos, t, converged, memory = place.state
-        if full_batch.resume is not None:
-            full_batch.resume(memory)
-        yield Outcome(last, list(infos), converged=converged)
-    while t < full_batch.max_iter and not converged:
-        start, current = (last, None) if a == 1.0 else (base, last.block)
-        last, info = mirror.step(start, model, batches, a, b, settings, rng, current=current)
-        t += 1
-        last, converged, memory = full_batch.until(last, t, memory)
-        infos.append(info)
-        place.reached((last, infos, t, converged, memory))
-        yield Outcome(last, [info], converged=converged)
-    place.end()
+
+    def states(at):
+        last, infos, t, converged, memory = (base, [], 0, False, None) if at is None else at
+        if at is not None:
+            if full_batch.resume is not None:
+                full_batch.resume(memory)
+            yield Outcome(last, list(infos), converged=converged), None
+        while t < full_batch.max_iter and not converged:
+            start, current = (last, None) if a == 1.0 else (base, last.block)
+            last, info = mirror.step(start, model, batches, a, b, settings, rng, current=current)
+            t += 1
+            last, converged, memory = full_batch.until(last, t, memory)
+            infos.append(info)
+            yield Outcome(last, [info], converged=converged), (last, infos, t, converged, memory)
+
+    return resumable(states, *([] if rng is None else [rng]))
 
 
 def _n_particles(options, t, d):

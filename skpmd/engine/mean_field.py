@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from skpmd.engine.course import phase
-from skpmd.engine.journal import once
+from skpmd.engine.loop import resumable
 
 # A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a
 # quarter of it, as in `skpmd.engine.variational.laplace`.
@@ -70,26 +70,33 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     end where no log precision would change by more than ``tol``. Yields the `MeanField` of each for
     `skpmd.engine.loop.drive`.
     """
-    mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
-    unsolved = 0
-    for _ in range(max_iter):
 
-        def climbed(mean=mean, precision=precision):
-            mean, at, arrived = _climb(target, mean, 1.0 / precision)
-            return mean, at._replace(product=None), arrived
+    def states(at):
+        if at is None:
+            at = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0, 0, None, False
+        mean, precision, gamma, last, unsolved, found, done = at
+        infos = [] if found is None else found.infos
+        if found is not None:
+            yield found, None
+        while len(infos) < max_iter and not done:
+            mean, ahead, arrived = _climb(target, mean, 1.0 / precision)
+            unsolved = 0 if arrived else unsolved + 1
+            change = np.log(ahead.precision / precision)
+            if np.sum(change * last) < 0.0:
+                gamma *= 0.5  # A change that takes back the one before needs shorter steps.
+            info = MeanFieldStep(gamma, float(np.abs(change).max()))
+            infos = [*infos, info]
+            found = MeanField(mean, 1.0 / precision, [info], arrived and info.change < tol)
+            done = info.change < tol or unsolved == _MAX_UNSOLVED
+            if not done:
+                precision, last = (1.0 - gamma) * precision + gamma * ahead.precision, change
+            so_far = found._replace(infos=infos)
+            yield found, (mean, precision, gamma, last, unsolved, so_far, done)
+        if not done:
+            mean, *_ = _climb(target, mean, 1.0 / precision)
+            yield MeanField(mean, 1.0 / precision, [], False), None
 
-        mean, at, arrived = once("Newton's method", climbed)
-        unsolved = 0 if arrived else unsolved + 1
-        change = np.log(at.precision / precision)
-        if np.sum(change * last) < 0.0:
-            gamma *= 0.5  # A change that takes back the one before needs shorter steps.
-        info = MeanFieldStep(gamma, float(np.abs(change).max()))
-        yield MeanField(mean, 1.0 / precision, [info], arrived and info.change < tol)
-        if info.change < tol or unsolved == _MAX_UNSOLVED:
-            return
-        precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
-    mean, _ = once("Newton's method", lambda: _climb(target, mean, 1.0 / precision)[::2])
-    yield MeanField(mean, 1.0 / precision, [], False)
+    return resumable(states)
 
 
 @phase("Newton's method")

@@ -11,15 +11,13 @@ A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on
 
 import operator
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.course import tick
-from skpmd.engine.journal import Loop, loop
 from skpmd.engine.model import linear_form
-from skpmd.engine.particles import effective_sample_size, weights
+from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
 from skpmd.engine.sums import total
 from skpmd.engine.threads import in_order
@@ -62,6 +60,18 @@ class StepInfo(NamedTuple):
     extra: dict = {}  # What the model or the rejuvenation records of the step.
 
 
+class Way(NamedTuple):
+    """How far a step has come that is taken in segments."""
+
+    particles: Particles
+    info: StepInfo
+    # The coefficients of what is left of it.
+    a: float
+    b: float
+    done: float  # The share that has been taken.
+    known: np.ndarray | None  # (m,): The log-likelihood of the particles, where it is.
+
+
 def step(particles, model, batches, a, b, settings, rng, n_particles=None, **options):
     """Move q by one step of coefficients (a, b) on some data.
 
@@ -74,13 +84,13 @@ def step(particles, model, batches, a, b, settings, rng, n_particles=None, **opt
     Returns q after the step, and what happened as a `StepInfo`.
     """
     *_, last = segments(particles, model, batches, a, b, settings, rng, n_particles, **options)
-    return last
+    return last[:2]
 
 
 def segments(
     particles, model, batches, a, b, settings, rng, n_particles=None, *,
     rejuvenate=rejuvenate_by_kernels, rejuvenate_first=False, current=None, observer=None,
-    known=None,
+    known=None, at=None,
 ):  # fmt: skip
     """The segments of a step one by one, as far each as the effective sample size lets it go.
 
@@ -97,8 +107,9 @@ def segments(
     default the particles' own. An ``observer``, of `RejuvenationErrors`, keeps account of what
     rejuvenations lose. The log-likelihood of the particles is asked for unless it is ``known``.
 
-    Yields q after each segment, the last of which has taken the whole step, and a `StepInfo` of
-    what has happened in the step so far.
+    Yields q after each segment, the last of which has taken the whole step, a `StepInfo` of what
+    has happened in the step so far, and a `Way`: ``at`` one of these a step goes on that has been
+    begun with the same arguments and has no observer.
     """
     whole, first, done = (a, b), None, 0.0
     substeps = rejuvenations = 0
@@ -106,6 +117,11 @@ def segments(
     follows = getattr(rejuvenate, "follows", False)
     due = rejuvenate_first or _is_due(particles, settings)
     defensive, fraction = DEFENSIVE_SHARE if rejuvenate_first else 0.0, 0.0
+    if at is not None:
+        particles, info, a, b, done, known = at
+        first, substeps, bandwidth = info.fraction, info.substeps, info.bandwidth
+        rejuvenations, due, defensive = info.rejuvenations, not follows, DEFENSIVE_SHARE
+        fraction = done
     while fraction < 1.0:
         tick()
         if due:
@@ -139,10 +155,11 @@ def segments(
         elif model.has_block:
             extra = model.record(block, statistics)
         errors = (np.nan, np.nan) if observer is None else observer.errors(particles)
-        yield particles, StepInfo(
+        info = StepInfo(
             *whole, first, substeps, bound_hit, rejuvenations, bandwidth, ess, len(particles.theta),
             *errors, extra,
         )  # fmt: skip
+        yield particles, info, Way(particles, info, a, b, done, known)
 
 
 def remainder(a, b, fraction):
@@ -164,19 +181,14 @@ def _log_likelihood(model, theta, batches):
     return summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
 
 
-def summed(of, batches, plus, *, notes=True, in_place=False, **how):
-    """The sum over batches, from where the journal has it on; 0 without any.
+def summed(of, batches, plus, **how):
+    """The sum over batches, with ``plus(one, other)``; 0 without any.
 
-    A sum of one batch is not worth a note. Batches may be made one by one, and not fit in memory
-    together. ``plus(one, other)`` may change the first ``in_place``.
+    Batches may be made one by one, and not fit in memory together.
     """
-    few = isinstance(batches, (list, tuple)) and len(batches) < 2
-    place = loop("sum over rows", in_place=in_place) if notes and not few else Loop()
-    n, so_far = place.state or (0, None)
-    for part in in_order(of, islice(batches, n, None), **how):
-        n, so_far = n + 1, part if so_far is None else plus(so_far, part)
-        place.reached((n, so_far))
-    place.end()
+    so_far = None
+    for part in in_order(of, batches, **how):
+        so_far = part if so_far is None else plus(so_far, part)
     return 0 if so_far is None else so_far
 
 
@@ -227,9 +239,11 @@ def _path(particles, model, batches, a, b, current, known):
 def _statistics(model, theta, block, batches):
     """Statistics of all rows of the batches."""
     return summed(
-        lambda batch: model.statistics(theta, block, batch), batches, model.add_statistics,
-        notes=not model.updates_in_place, in_place=True, at_once=1,
-    )  # fmt: skip
+        lambda batch: model.statistics(theta, block, batch),
+        batches,
+        model.add_statistics,
+        at_once=1,
+    )
 
 
 def _log_ratio(particles, model, batches, a, b, known):

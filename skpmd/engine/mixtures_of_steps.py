@@ -9,14 +9,15 @@ from skpmd.engine.importance import Proposal, since, widened
 from skpmd.engine.loop import Outcome
 from skpmd.engine.optima import scales
 from skpmd.engine.particles import moments
-from skpmd.engine.tried_proposals import (
+from skpmd.engine.prior_draws import MISSED_NATS, with_missed
+from skpmd.engine.weighed_proposals import (
     OF_STEPS,
     ends_well,
     is_plain,
     is_small,
     is_sound,
     knows_spreads,
-    tried,
+    weighed,
 )
 
 # Mixtures are fitted so many times, in few coordinates and in more.
@@ -45,7 +46,7 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
 
     Returned is the last outcome that agrees, or None. What misses nothing is added to ``done``.
     """
-    draws, task = task.scouts.theta, task._replace(scouts=task.scouts.joined(steps.outcome))
+    draws, task = task.draws.theta, task._replace(draws=task.draws.with_steps(steps.outcome))
     centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
     parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
     for of_way, of_each in steps.on_the_way:
@@ -63,21 +64,20 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
         own = new + own
         mixed = Proposals(own + parts, np.concatenate([rest * of_own, *shares]), True, OF_STEPS)
         known = widened(pool, new) if pool is not None and is_small(task) else None
-        last, pool = yield from tried(task, mixed, rng, done, known)
+        last, pool = yield from weighed(task, mixed, rng, done, known)
         if last is None:
             break
         fresh = last if known is None else Outcome(since(pool, known), [], True)
         agrees = ends_well(done, last) and is_plain(done) and not differences(fresh, before, "")
-        if is_small(task):  # Few draws agree with whatever there is.
-            agrees = agrees and known is not None and is_sound(fresh)
-        else:
-            agrees = agrees and (
-                finds_more(fresh, steps.outcome)
-                or not differences(fresh, steps.outcome, "", _STRICT)
-            )
-        if agrees and (not is_small(task) or knows_spreads(last)):
+        if agrees and is_small(task):  # Few draws agree with whatever there is.
+            agrees = known is not None and is_sound(fresh) and knows_spreads(last)
+        elif agrees:
+            agrees = finds_more(fresh, steps.outcome)
+            agrees = agrees or not differences(fresh, steps.outcome, "", _STRICT)
+        if agrees:
             return last
-        theta, log_ratio = task.scouts.beside(mixed, last)
+        thin = task.draws.thin(mixed.log_density, last, MISSED_NATS)
+        theta, log_ratio = with_missed(last, thin)
         before = last if is_sound(last) else before
     return None
 

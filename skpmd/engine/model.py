@@ -89,8 +89,8 @@ class Batch(NamedTuple):
 
         Parameters
         ----------
-        rows : slice, or ndarray of bool or int
-            Which rows.
+        rows : slice, or ndarray of shape (n,), bool, or of shape (k,), int
+            Which rows: a mask of all, or places of some.
         select : callable, default=`take_rows`
             ``select(column, rows)`` takes them of columns X and y that are no arrays.
 
@@ -118,8 +118,6 @@ class Model:
         Whether particles are weighed by the integral over their conjugate block. Where weights
         have another source its log-partition function, which may cost as much as a batch, is left
         alone.
-    updates_in_place : bool
-        Whether a step changes the block that it starts from, or its rows.
 
     References
     ----------
@@ -143,7 +141,7 @@ class Model:
     array([-2.34, -4.34])
     """
 
-    tail_df, n_coordinates, block_weighs, updates_in_place = np.inf, None, True, False
+    tail_df, n_coordinates, block_weighs = np.inf, None, True
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior.

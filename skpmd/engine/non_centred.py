@@ -21,7 +21,7 @@ _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to 
 _MIN_CORRELATION, _ALIKE, _MIN_RATE = 0.2, 0.7, 0.2
 _MAX_ALONG = 0.3  # Rank correlation of what is scaled, by itself, with its scale.
 # A centre has a slope in a coordinate that is so many standard errors, and so much in units of
-# spreads.
+# spreads: where tails are those of a Cauchy the first alone is met by chance.
 _MIN_ERRORS, _MIN_SLOPE = 5.0, 0.05
 _ROUNDS, _FLOOR, _MAX_SCALES, _MAX_LEVERAGE = 4, 3.0, 30, 1.0 - 1e-9
 _TINY, _MAX_LOG = 1e-300, 300.0
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     def _log_factor(self, theta):
         return np.clip(self.rate * theta[:, [self.j]], -_MAX_LOG, _MAX_LOG)
 
-    def inward(self, theta):
+    def outward(self, theta):
         """Draws (k, d) in units of the scale."""
         new = theta.copy()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -48,12 +48,12 @@ class Scale(NamedTuple):
             new[:, self.scaled] = away * np.exp(-self._log_factor(theta))
         return new
 
-    def outward(self, theta):
+    def inward(self, u):
         """The inverse, and log determinants of its derivative (k,)."""
-        new, log_factor = theta.copy(), self._log_factor(theta)
+        new, log_factor = u.copy(), self._log_factor(u)
         with np.errstate(over="ignore", invalid="ignore"):
-            away = theta[:, self.scaled] * np.exp(log_factor)
-            new[:, self.scaled] = away + self._centre(theta)
+            away = u[:, self.scaled] * np.exp(log_factor)
+            new[:, self.scaled] = away + self._centre(u)
         return new, log_factor.sum(axis=1)
 
     def _centre(self, theta):
@@ -68,14 +68,14 @@ class Hierarchy(NamedTuple):
     def outward(self, theta):
         """Coordinates u (m, d) of theta."""
         for one in self.scales:
-            theta = one.inward(theta)
+            theta = one.outward(theta)
         return theta
 
     def with_jacobian(self, u):
         """Coordinates theta (m, d) of u, and log determinants of their derivative (m,)."""
         theta, total = u.copy(), np.zeros(len(u))
         for one in reversed(self.scales):
-            theta, log_jacobian = one.outward(theta)
+            theta, log_jacobian = one.inward(theta)
             total += log_jacobian
         return theta, total
 
@@ -114,7 +114,7 @@ def _hierarchy(theta):
         # What others are centred at must still be there when they are taken.
         free = [one for one in options if not any(_depends(other, one) for other in options)]
         found.append(max(free or options, key=lambda one: one.strength))
-        theta = found[-1].inward(theta)
+        theta = found[-1].outward(theta)
     return Hierarchy(tuple(found)) if found else None
 
 

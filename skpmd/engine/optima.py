@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 
 from skpmd.engine import importance
 from skpmd.engine.course import phase
-from skpmd.engine.journal import once
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
@@ -48,6 +47,7 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
+@phase("search for optima")
 def optima(
     log_density, draws, values, log_weights, derivatives, *, before=(), max_failures=MAX_FAILURES
 ):  # fmt: skip
@@ -70,14 +70,6 @@ def optima(
     the points (k, d) that searches have passed with their values (k,). There are no optima where
     values of one point differ: differences of noise lead nowhere.
     """
-    return once(
-        "search for optima",
-        lambda: _optima(log_density, draws, values, log_weights, derivatives, before, max_failures),
-    )
-
-
-@phase("search for optima")
-def _optima(log_density, draws, values, log_weights, derivatives, before, max_failures):
     left = np.isfinite(values)
     first = start = int(np.argmax(np.where(left, values, -np.inf)))
     nowhere = [], True, (np.empty((0, draws.shape[1])), np.empty(0))
@@ -197,10 +189,6 @@ def arms(found, path, derivatives):
     Newton step is its mean. It is taken at the points (k, d) of a ``path``, whose values (k,) are
     known, as long as Student densities at the optima are too thin there.
     """
-    return once("crossing normals", lambda: _arms(found, path, derivatives))
-
-
-def _arms(found, path, derivatives):
     places, values = path
     if not len(values):
         return found
@@ -228,13 +216,12 @@ def _wide(optimum, places):
 def _crossing(derivatives, place, root, value):
     """The normal of which the second-order expansion at a place is, or None."""
     for _ in range(_ROUNDS):
-        hessian = derivatives.hessian(place, root, value)
-        if not np.isfinite(hessian).all():
+        hessian, whitening, is_white = _curvature(derivatives, place, root, value)
+        if hessian is None:
             return None
-        values, vectors = np.linalg.eigh(-hessian)
-        if values.max() < 2.0 and values.min() > 0.5:
+        if is_white:
             break
-        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+        root = whitening
     else:
         return None
     value, slope = derivatives.slope(place, root)
@@ -305,12 +292,10 @@ def _refined(derivatives, start, root, value):
     for _ in range(_ROUNDS):
         if value == -np.inf:
             return None, value
-        hessian = derivatives.hessian(start, root, value)
-        if not np.isfinite(hessian).all():
+        hessian, root, is_white = _curvature(derivatives, start, root, value)
+        if hessian is None:
             return None, value
-        values, vectors = np.linalg.eigh(-hessian)
-        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
-        if values.max() < 2.0 and values.min() > 0.5:
+        if is_white:
             break
         value, start = _search(derivatives, start, root)
     else:
@@ -319,6 +304,19 @@ def _refined(derivatives, start, root, value):
             return None, value
     chol = _triangle(root)
     return (Gaussian(start, chol) if np.diag(chol).all() else None), value
+
+
+def _curvature(derivatives, place, root, value):
+    """The Hessian in coordinates, others that it whitens, and whether the first are nearly white.
+
+    The Hessian is None where it has no number.
+    """
+    hessian = derivatives.hessian(place, root, value)
+    if not np.isfinite(hessian).all():
+        return None, None, False
+    values, vectors = np.linalg.eigh(-hessian)
+    whitening = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+    return hessian, whitening, values.max() < 2.0 and values.min() > 0.5
 
 
 def _triangle(root):

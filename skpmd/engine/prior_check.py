@@ -97,29 +97,29 @@ def _checked(model, others, draws, rng):
         continuous = np.array([len(np.unique(column)) > _DISTINCT * m for column in others.T])
         if not continuous.any():
             return PriorCheck(), nowhere
-        ranks_of = _Ranks(others, of_others)
+        known = np.sort(_columns(others, of_others), axis=1)
         *moved, impossible = _moved(log_prior, draws, of_draws, others, continuous, rng)
-        mismatch = _difference(ranks_of(draws, of_draws), ranks_of(*moved))
+        mismatch = _difference(_ranks(known, draws, of_draws), _ranks(known, *moved))
         if mismatch or not continuous.all() or d > _MANY:
             return PriorCheck(mismatch), impossible
         log_integral = _log_integral(log_prior, model, others, draws, rng)
         return PriorCheck(log_integral=log_integral), impossible
 
 
-class _Ranks:
-    """Ranks among fixed draws, between -1/2 and 1/2, of coordinates and of the log prior."""
+def _columns(theta, log_prior):
+    return np.column_stack([theta, log_prior]).T
 
-    def __init__(self, theta, log_prior):
-        self._sorted = np.sort(np.column_stack([theta, log_prior]), axis=0)
 
-    def __call__(self, theta, log_prior):
-        """Ranks (m, d + 1); those of ties are the mean of the first and the last."""
-        values = np.column_stack([theta, log_prior])
-        below = [
-            np.searchsorted(known, column) + np.searchsorted(known, column, side="right")
-            for known, column in zip(self._sorted.T, values.T, strict=True)
-        ]
-        return np.array(below).T / (2.0 * len(self._sorted)) - 0.5
+def _ranks(known, theta, log_prior):
+    """Ranks (m, d + 1) of coordinates and of the log prior among sorted ones (d + 1, n).
+
+    They are between -1/2 and 1/2; those of ties are the mean of the first and the last.
+    """
+    below = [
+        np.searchsorted(own, column) + np.searchsorted(own, column, side="right")
+        for own, column in zip(known, _columns(theta, log_prior), strict=True)
+    ]
+    return np.array(below).T / (2.0 * known.shape[1]) - 0.5
 
 
 def _moved(log_prior, theta, values, others, continuous, rng):

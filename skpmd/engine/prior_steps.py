@@ -1,5 +1,6 @@
 """Steps from the prior to the posterior, whose particles are moved on the way."""
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,7 @@ from skpmd.engine import mirror
 from skpmd.engine.agreement import differences
 from skpmd.engine.course import counted
 from skpmd.engine.ensemble_moves import EnsembleMoves
-from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Outcome
-from skpmd.engine.non_centred import hierarchy
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.particles import equally_weighted
 
 # A quick check has so many particles, so long steps, so many moves after each, of which so many are
@@ -35,64 +33,47 @@ def quickly_confirmed(task, outcome, at_optima, rng):
     They know means and spreads, but not the evidence, where the prior is much wider.
     """
     quick = task._replace(n=_N_QUICK, settings=task.settings._replace(ess_threshold=_QUICK_ESS))
-    steps = steps_from_prior(quick, at_optima, rng, _MAX_QUICK_ERROR, **_QUICK_MOVES)
+    steps = None
+    with suppress(FloatingPointError):
+        steps = steps_from_prior(quick, at_optima, rng, _MAX_QUICK_ERROR, **_QUICK_MOVES)
     if steps is None:
         return None
     return not differences(outcome, steps.outcome._replace(log_evidence=None), "")
 
 
 def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
-    """`Steps` from the prior to the posterior; None where the model has no number.
+    """`Steps` from the prior to the posterior; None where their evidence has a larger error.
 
-    They end where the log evidence has a larger standard error.
+    FloatingPointError is raised where the model has no number. Where searches have found several
+    optima moves lead between them, for draws of the prior may know next to nothing of their shares.
     """
-    try:
-        return taken(task, at_optima, rng, max_error, **of_moves)
-    except FloatingPointError:
-        return None
-
-
-def taken(task, at_optima, rng, max_error=np.inf, **of_moves):
-    """The same, which raises FloatingPointError where the model has no number.
-
-    Where searches have found several optima moves lead between them, for draws of the prior may
-    know next to nothing of their shares.
-    """
-    known = None
+    known, scales = None, task.draws.hierarchy()
     if at_optima is not None and len(at_optima.optima) > 1:
-        shares = at_optima.shares[1::EACH]
-        known = at_optima.components[1::EACH], shares / shares.sum()
-    scales = hierarchy(task.scouts.theta)
+        known = at_optima.students()
     moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
-    start, log_likelihood, log_alive = task.scouts.alive()
+    start, log_likelihood, log_alive = task.draws.alive()
 
-    def whole():
-        segments = mirror.segments(
+    def states(at):
+        before, moves.account = (None, moves.account) if at is None else at
+        if before is not None:
+            yield (before.particles, before.info), None
+        for last, info, way in mirror.segments(
             start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-            rejuvenate=moves, known=log_likelihood / task.power,
-        )  # fmt: skip
-        for last, info in counted(segments, "steps from the prior"):  # noqa: B007
-            if moves.variance > max_error**2:
-                return None
-        log_evidence = float(moves.log_evidence + log_alive)
-        return (
-            last.theta,
-            info,
-            log_evidence,
-            float(np.sqrt(max(moves.variance, 0.0))),
-            moves.fitted[:-1],
-        )
+            rejuvenate=moves, known=log_likelihood / task.power, at=before,
+        ):  # fmt: skip
+            yield (last, info), (way, moves.account)
 
-    found = once("steps from the prior", whole, rng)
-    if found is None:
-        return None
-    theta, info, log_evidence, error, fitted = found
+    for last, info in counted(resumable(states, rng), "steps from the prior"):  # noqa: B007
+        if moves.account.variance > max_error**2:
+            return None
+    found = moves.account
     outcome = Outcome(
-        equally_weighted(task.model, theta), [info], reweighted=True,
-        log_evidence=log_evidence, log_evidence_se=error,
+        equally_weighted(task.model, last.theta), [info], reweighted=True,
+        log_evidence=float(found.log_evidence + log_alive),
+        log_evidence_se=float(np.sqrt(max(found.variance, 0.0))),
         notes={"method": "mirror steps on all data from prior, moved by differences"},
     )  # fmt: skip
-    return Steps(outcome, fitted, scales)
+    return Steps(outcome, found.fitted[:-1], scales)
 
 
 def pooled_steps(task, one, other):

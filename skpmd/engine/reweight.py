@@ -8,7 +8,6 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.journal import once
 
 _GOOD_IN_PLACE = 0.9  # With this share effective where it stands no draw can do much better.
 _GOOD_SHARE = 0.5  # With this share effective after fresh draws there is no further round.
@@ -37,23 +36,15 @@ def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
     best, best_ess = None, -np.inf
     if in_place:
         still = settings._replace(rejuvenation="never")
-        best, info = once(
-            "weights in place",
-            lambda: mirror.step(particles, model, batches, 1.0, b, still, rng),
-            rng,
-        )
+        best, info = mirror.step(particles, model, batches, 1.0, b, still, rng)
         best_ess = info.ess
         yield best, info
         if settings.rejuvenation == "never" or _is_certified(best, info, _GOOD_IN_PLACE):
             return
     for _ in range(MAX_ROUNDS):
-
-        def weighed(before=particles):
-            return mirror.step(
-                before, model, batches, 1.0, b, settings, rng, n_particles, rejuvenate_first=True
-            )
-
-        particles, info = once("round of reweighting", weighed, rng)
+        particles, info = mirror.step(
+            particles, model, batches, 1.0, b, settings, rng, n_particles, rejuvenate_first=True
+        )
         if info.ess > best_ess:
             best, best_ess = particles, info.ess
         yield best, info

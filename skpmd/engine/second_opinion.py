@@ -8,7 +8,7 @@ somewhere else, and where it is sound the two must agree.
 from skpmd.engine.agreement import differences, moments_and_errors
 from skpmd.engine.course import counted
 from skpmd.engine.from_values import from_values
-from skpmd.engine.tried_proposals import is_thin
+from skpmd.engine.weighed_proposals import is_thin
 
 _WHAT = "a fit with proposal='auto' finds"
 _MAX_LOG_SD_ERROR = 0.15  # A log sd with a larger standard error is not known by its own draws.

@@ -9,14 +9,13 @@ Moral, Doucet and Jasra 2006). The product of the increments estimates the evide
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.course import counted
-from skpmd.engine.journal import loop
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
     Particles,
@@ -75,23 +74,59 @@ def tempering(
         theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), np.empty((len(theta), 0))
     )
     settings = mirror.Settings(ess_threshold=ess_threshold, max_substeps=_MAX_STAGES)
-    total, variance, correlation = 0.0, 0.0, 0.0
-    segments = mirror.segments(
-        particles, model, batches, 1.0, 1.0, settings, rng, n_particles, rejuvenate=moves
-    )
-    for particles, info in segments:
-        total += info.extra["log_increment"]
-        # Particles that moves have left near where they were resampled are worth fewer.
-        worth = moves.n_before * (1.0 - correlation) / (1.0 + correlation)
-        variance += (moves.n_before / info.ess - 1.0) / worth
-        correlation = float(np.clip(info.extra["correlation"], 0.0, _MAX_CORRELATION))
-        yield Outcome(
-            equally_weighted(model, particles.theta),
-            [info],
-            converged=info.extra["power"] == 1.0,
-            log_evidence=float(total),
-            log_evidence_se=float(np.sqrt(variance)),
+
+    def states(at):
+        if at is not None:
+            moves.log_step = at.log_step
+            yield at.outcome(model, at.infos), None
+        at = _Tempered(None, []) if at is None else at
+        for _, info, way in mirror.segments(
+            particles, model, batches, 1.0, 1.0, settings, rng, n_particles, rejuvenate=moves,
+            at=at.way,
+        ):  # fmt: skip
+            more = variance_of_increment(moves.n_before, info.ess, at.correlation)
+            at = _Tempered(
+                way=way,
+                infos=[*at.infos, info],
+                log_step=moves.log_step,
+                log_evidence=at.log_evidence + info.extra["log_increment"],
+                variance=at.variance + more,
+                correlation=float(info.extra["correlation"]),
+            )
+            yield at.outcome(model, [info]), at
+
+    return resumable(states, rng)
+
+
+class _Tempered(NamedTuple):
+    """How far tempering has come."""
+
+    way: mirror.Way | None
+    infos: list  # Records of all segments so far.
+    log_step: float | None = None  # Of the moves.
+    log_evidence: float = 0.0
+    variance: float = 0.0  # Of its estimate.
+    correlation: float = 0.0  # That the last moves have left.
+
+    def outcome(self, model, infos):
+        """The state, with records of the segments since another."""
+        return Outcome(
+            equally_weighted(model, self.way.particles.theta),
+            infos,
+            converged=self.way.done == 1.0,
+            log_evidence=float(self.log_evidence),
+            log_evidence_se=float(np.sqrt(self.variance)),
         )
+
+
+def variance_of_increment(m, ess, correlation):
+    """Variance of the log mean weight of m particles of an effective sample size.
+
+    Particles whose moves have left them a ``correlation`` with where they were resampled are worth
+    fewer.
+    """
+    left = min(max(correlation, 0.0), _MAX_CORRELATION)
+    return (m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))
 
 
 class MarkovMoves:
@@ -105,7 +140,7 @@ class MarkovMoves:
 
     def __init__(self, first, batches, before, scheme):
         self.first, self.batches, self.before, self.scheme = first, batches, before, scheme
-        self._log_step, self.n_before = None, 0
+        self.log_step, self.n_before = None, 0
 
     def log_start(self, theta):
         """Log density that the step starts from, up to the evidence of its data."""
@@ -116,13 +151,13 @@ class MarkovMoves:
         """Resampled and moved particles of q, r = 0."""
         m = self.n_before = len(particles.theta)
         increment = log_sum_exp(particles.log_ratio) - np.log(m)
-        if self._log_step is None:
-            self._log_step = np.log(_FIRST_STEP * particles.theta.shape[1] ** (-1.0 / 6.0))
+        if self.log_step is None:
+            self.log_step = np.log(_FIRST_STEP * particles.theta.shape[1] ** (-1.0 / 6.0))
         kept = resample(self.scheme, weights(particles.log_ratio), n_particles, rng)
         target = _scaled(self.before, 1.0 - done) + _scaled(self.batches, done)
         now = model if model is self.first else model.between(self.first, done)
         theta = particles.theta[kept]
-        theta, self._log_step, record = _moved(now, target, theta, self._log_step, rng)
+        theta, self.log_step, record = _moved(now, target, theta, self.log_step, rng)
         log_prior = model.log_prior(theta)
         known = log_likelihood(model, theta, self.batches)
         log_pi = done * (log_prior + known)
@@ -145,44 +180,22 @@ def _moved(model, batches, theta, log_step, rng):
 
     Returns the particles, the log step, and a record of the moves.
     """
-    symmetric, place = hasattr(model, "permute_labels"), loop("moves", rng)
-    if place.state is None:
-        theta = model.permute_labels(theta, rng) if symmetric else theta
-        state = _State(theta, *model.local(theta, batches))
-        at = _Moves(state, ranks(state.value), log_step, [], 1.0)
-    else:
-        at = place.state
-    for t in counted(range(len(at.probabilities), _MAX_MOVES), "moves"):
-        if at.ended():
+    symmetric = hasattr(model, "permute_labels")
+    theta = model.permute_labels(theta, rng) if symmetric else theta
+    state = _State(theta, *model.local(theta, batches))
+    start, probabilities, correlation = ranks(state.value), [], 1.0
+    for t in counted(range(_MAX_MOVES), "moves"):
+        if t >= _MIN_MOVES and correlation < _FORGOTTEN:
             break
-        step = np.exp(at.log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
-        state, probability = _langevin(model, batches, at.state, step, rng)
-        at = _Moves(
-            state=state,
-            start=at.start,
-            log_step=metropolis.adapted(at.log_step, probability, _ACCEPT, t),
-            probabilities=[*at.probabilities, probability],
-            correlation=float(rank_correlation(at.start, ranks(state.value))),
-        )
-        place.reached(at)
-    theta = model.to_ordered(at.state.theta) if symmetric else at.state.theta
-    acceptance, n = float(np.mean(at.probabilities)), len(at.probabilities)
-    record = {"n_moves": n, "acceptance": acceptance, "correlation": at.correlation}
-    return theta, at.log_step, record
-
-
-class _Moves(NamedTuple):
-    """How far the moves after a segment have come."""
-
-    state: Any  # `_State` now.
-    start: np.ndarray  # (m,): Ranks of log densities before the first move.
-    log_step: float
-    probabilities: list  # Mean acceptance probabilities of the moves.
-    correlation: float  # Of log densities now with those.
-
-    def ended(self):
-        """Whether particles are far enough from where they were."""
-        return len(self.probabilities) >= _MIN_MOVES and self.correlation < _FORGOTTEN
+        step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
+        state, probability = _langevin(model, batches, state, step, rng)
+        log_step = metropolis.adapted(log_step, probability, _ACCEPT, t)
+        probabilities.append(probability)
+        correlation = float(rank_correlation(start, ranks(state.value)))
+    theta = model.to_ordered(state.theta) if symmetric else state.theta
+    acceptance, n = float(np.mean(probabilities)), len(probabilities)
+    record = {"n_moves": n, "acceptance": acceptance, "correlation": correlation}
+    return theta, log_step, record
 
 
 class _State(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 def are_elsewhere(batches):
     """Whether batches are best gone through where they are, and not one by one."""
-    return getattr(batches, "total", None) is not None
+    return callable(getattr(batches, "total", None))
 
 
 def batches_of(batch):

@@ -24,7 +24,6 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from skpmd.engine.course import show_work, tick
-from skpmd.engine.journal import unnoted
 
 _WORTH = 5e-4  # Seconds that an item of several in order takes, if it is worth a thread.
 _PATIENCE = 1.0  # Seconds after which one that waits for others shows that work goes on.
@@ -83,11 +82,6 @@ def each(function, items, worth=True):
     items = list(items)
     n, pool, _ = _workers.get()
     n_helpers = min(n, len(items)) - 1 if worth else 0
-    with unnoted():  # Which thread does what is a matter of chance.
-        return _each(function, items, pool, n_helpers)
-
-
-def _each(function, items, pool, n_helpers):
     if n_helpers < 1:
         return [_of(function, item) for item in items]
     results, left, errors = [None] * len(items), deque(enumerate(items)), np.geterr()

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skpmd.engine.course import phase
-from skpmd.engine.journal import once
 
 _MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
@@ -27,6 +26,7 @@ class Gaussian(NamedTuple):
     chol: np.ndarray
 
 
+@phase("Laplace approximation")
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
@@ -37,12 +37,6 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     The model offers ``gaussian_target``, ``start`` has the shape (d,), and b is the power of the
     likelihood.
     """
-    what = "Laplace approximation"
-    return once(what, lambda: _laplace(model, batches, start, b, max_iter, tol))
-
-
-@phase("Laplace approximation")
-def _laplace(model, batches, start, b, max_iter, tol):
     mean = start
     gradient, precision = model.gaussian_target(mean, None, batches, b)
     for _ in range(max_iter):
@@ -64,18 +58,13 @@ def _laplace(model, batches, start, b, max_iter, tol):
     return Gaussian(mean, _chol_of_inverse(precision))
 
 
+@phase("Gaussian mirror descent")
 def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     """Gaussian mirror descent from a Gaussian near the posterior, such as `laplace`.
 
     Steps end where the mean moves by less than ``tol`` standard deviations; the last iterate is
     returned. Other arguments are as of `laplace`.
     """
-    what = "Gaussian mirror descent"
-    return once(what, lambda: _mirror_descent(model, batches, start, b, max_iter, tol))
-
-
-@phase("Gaussian mirror descent")
-def _mirror_descent(model, batches, start, b, max_iter, tol):
     gamma = 1.0
     gradient, target = model.gaussian_target(start.mean, start.chol @ start.chol.T, batches, b)
     q, precision = start, target

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.rows import block_size, group_size, in_random_order, is_read_in_blocks
+from skpmd._rows.order import block_size, group_size, in_random_order
+from skpmd._rows.rows import taking
 
 # Documents that a pass in random order takes from X at once, which is slow for a few.
 _TAKEN = 1024
@@ -43,16 +44,16 @@ class Documents(NamedTuple):
         indptr, indices = (one.astype(np.int32, copy=False) for one in self[:2])
         return Documents(indptr, indices, self.data.astype(np.float32, copy=False))
 
-    def batches(self, size, weight=None, is_piece=False):
+    def batches(self, size, weight=None):
         """All of them in order, as batches of some size; ``weight`` None is 1 for each."""
         for start in range(0, self.n, size):
             part = self.rows(start, min(start + size, self.n))
             own = np.ones(part.n) if weight is None else weight[start : start + size]
-            yield DocumentBatch(part, own, is_piece)
+            yield DocumentBatch(part, own, False)
 
 
 class DocumentBatch(NamedTuple):
-    """Documents of a step and their weights; of a full-batch iteration this is a piece."""
+    """Documents of a step, and their weights."""
 
     documents: Documents
     weight: np.ndarray
@@ -60,7 +61,7 @@ class DocumentBatch(NamedTuple):
 
 
 class DocumentRows:
-    """All documents of a call, with the interface of `skpmd._base.rows.Rows`.
+    """All documents of a call, with the interface of `skpmd._rows.rows.Rows`.
 
     X (n, V) is a CSR matrix of counts without explicit zeros, and ``weight`` (n,), or None, says as
     how many copies each counts. The last batch of a pass may have fewer documents than
@@ -79,35 +80,31 @@ class DocumentRows:
         return passes * n + min(batches * self.batch_size, n)
 
     def whole(self):
-        """All documents once, in order, as a list of batches (views)."""
-        if is_read_in_blocks(self.data):
-            pieces = gen_batches(self.data.shape[0], _PIECE)
-            return [_PieceToRead(self.data, rows, self.weight) for rows in pieces]
-        return list(Documents.of(self.data).batches(_PIECE, self.weight, is_piece=True))
+        """All documents once, in order, as a list of batches."""
+        pieces = gen_batches(self.data.shape[0], _PIECE)
+        return [_Piece(self.data, rows, self.weight) for rows in pieces]
 
     def one_pass(self, sampling, rng):
         """Batches of one pass."""
         X, size = self.data, self.batch_size
-        n, in_blocks = X.shape[0], is_read_in_blocks(X)
+        n = X.shape[0]
         if not self.shuffle:
             n_read = size * -(-group_size(X) // size)
-            for some, weight in groups_of(X, self.weight, n_read if in_blocks else n):
+            for some, weight in groups_of(X, self.weight, n_read):
                 yield from Documents.of(some).batches(size, weight)
             return
         sizes = [min(size, n - start) for start in range(0, n, size)]
         at_once = max(1, _TAKEN // size)
         for some, batches in in_random_order(block_size(X), sizes, rng):
-            known = np.sort(some) if in_blocks else None  # These are read together.
-            held = X[known] if in_blocks else X
+            take = taking(X, some)
             for start in range(0, len(batches), at_once):
                 places = np.concatenate(batches[start : start + at_once])
                 weight = None if self.weight is None else self.weight[places]
-                places = np.searchsorted(known, places) if in_blocks else places
-                yield from Documents.of(held[places]).batches(size, weight)
+                yield from Documents.of(take(places)).batches(size, weight)
 
 
-class _PieceToRead:
-    """A piece of a full-batch iteration, as a `DocumentBatch` that is read when it is its turn."""
+class _Piece:
+    """A piece of a full-batch iteration, as a `DocumentBatch` that is taken when it is its turn."""
 
     is_piece = True
 
@@ -132,10 +129,10 @@ def total_of(X, weight):
 
 def groups_of(X, weight, n=None):
     """Documents and weights, n at a time, by default those of a group of blocks; no copy of few."""
-    n = group_size(X) if n is None else n
-    if X.shape[0] <= n and not is_read_in_blocks(X):
+    if X.shape[0] <= group_size(X):
         yield X, weight
         return
+    n = group_size(X) if n is None else n
     for rows in gen_batches(X.shape[0], n):
         yield X[rows], None if weight is None else weight[rows]
 
@@ -151,8 +148,7 @@ def chosen(X, weight, some):
     """Some of the documents and of their weights: ``some`` is a mask."""
     if some.all():
         return X, weight
-    X = X.only(some) if is_read_in_blocks(X) else X[some]
-    return X, None if weight is None else weight[some]
+    return X[some], None if weight is None else weight[some]
 
 
 def with_words(X, weight):

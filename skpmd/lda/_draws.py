@@ -122,14 +122,17 @@ class _Chain:
 
     def __init__(self, topics, counts, i, seed, documents, weight, n_tokens):
         self._arguments = (*documents, weight)
-        given = topics.kernel_arguments(counts, i)
+        given, alpha = topics.kernel_arguments(counts, i), topics.short_alpha[i]
         self._topics = np.empty(n_tokens, dtype=np.int32)
-        state = kernels.first_topics(*documents, *given, np.uint64(seed), _STARTING, self._topics)
+        wide = alpha.astype(np.float64)  # as predictions have it: their kernels are compiled once
+        state = kernels.first_topics(
+            *documents, *given, wide, np.uint64(seed), _STARTING, self._topics
+        )
         self._state = np.uint64(state)
         self._words = np.zeros((topics.V, topics.K), dtype=np.float32)
         self._totals = np.zeros(topics.K)
         kernels.count_topics(*self._arguments, self._topics, self._words, self._totals)
-        self._priors = given[2], topics.eta_scale[i] * topics.eta_total, given[4]
+        self._priors = given[2], topics.eta_scale[i] * topics.eta_total, alpha
 
     def arrange(self, order):
         """Let topic k be what is now ``order[k]``."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from skpmd.lda._averages import completion_perplexity
 from skpmd.lda._documents import chosen
-from skpmd.lda._predict import completion_perplexity
 
 
 class EarlyStopping:

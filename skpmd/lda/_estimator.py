@@ -6,26 +6,22 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_non_negative
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
-from skpmd._base.opening import in_parts, opened
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import limits, mapped
 from skpmd.lda import _results as results
-from skpmd.lda._documents import chosen
+from skpmd.lda._documents import chosen, groups_of
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
-from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
-from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -67,7 +63,8 @@ def _vanish(data):
 
 def _warn_of_shares(X):
     """Warn where numbers seem to be shares of a document, which is then one of hardly any words."""
-    if is_read_in_blocks(X) or not X.nnz or X.data.mean(dtype=np.float64) >= _MIN_MEAN:
+    X, _ = next(groups_of(X, None))
+    if not X.nnz or X.data.mean(dtype=np.float64) >= _MIN_MEAN:
         return
     some = np.diff(X.indptr) > 0
     warn(
@@ -84,7 +81,7 @@ def _weighted(X, sample_weight):
     if sample_weight is None:
         return X, None
     weight = checked_weights(sample_weight, X)
-    largest = weight.max() * (X if is_read_in_blocks(X) else X.data).max(initial=0)
+    largest = weight.max() * limits(X)[1]
     if largest > _MAX_COUNT:
         raise ValueError(
             f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
@@ -93,9 +90,7 @@ def _weighted(X, sample_weight):
     return chosen(X, weight, weight > 0.0)
 
 
-class LDATopicModelPMD(
-    LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
-):
+class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
     """Latent Dirichlet allocation, in which each particle is a whole topic model.
 
     A particle is one expected assignment of the words of all documents to topics, with the
@@ -208,10 +203,8 @@ None, default=None
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -325,13 +318,7 @@ None, default=None
         "assignment", "n_local_iter", "total_samples", "weighting",
     )  # fmt: skip
     _parameter_constraints: dict = {
-        **{
-            name: LOOP_CONSTRAINTS[name]
-            for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "checkpoint",
-                "checkpoint_every", "n_jobs", "random_state", "verbose",
-            )
-        },
+        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "doc_topic_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
@@ -354,7 +341,7 @@ None, default=None
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
-    }  # fmt: skip
+    }
 
     def __init__(
         self,
@@ -383,7 +370,6 @@ None, default=None
         prior=None,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -416,7 +402,6 @@ None, default=None
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -433,7 +418,6 @@ None, default=None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit topics to counts of words.
 
@@ -538,7 +522,6 @@ None, default=None
             refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
             self._start_merge(estimators, (*names, "vocabulary"))
-            refuse_earlier([one.prior for one in estimators])
             if self.learn_priors:
                 raise ValueError(
                     "learn_priors=True finds other priors in each shard, and a merge needs one: "
@@ -567,7 +550,7 @@ None, default=None
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return posterior_of(*given, self.weighting, names, block.draws)
+        return results.posterior_of(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self):
@@ -677,16 +660,13 @@ None, default=None
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix as of `_canonical`, and the type of proportions."""
         X = self._checked_data(X, accept_sparse="csr", dtype=_TYPES, reset=reset)
-        if not is_read_in_blocks(X):
-            check_non_negative(X, type(self).__name__)
-        elif X.low < 0.0:
+        least, largest = limits(X)
+        if least < 0.0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}.")
-        largest = (X.data if sp.issparse(X) else X).max(initial=0)
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = X.then(_counts_of, True) if is_read_in_blocks(X) else _counts_of(X)
-        return counts, np.float32 if X.dtype == np.float32 else np.float64
+        return mapped(_counts_of, X), np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):
         """Whether X has more columns than before, and may; those before have to come first."""

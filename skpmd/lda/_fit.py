@@ -16,11 +16,11 @@ from skpmd.engine.schedules import step_size
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
+from skpmd.lda._averages import perplexity
 from skpmd.lda._documents import DocumentRows, groups_of, tokens_of, total_of, with_words
 from skpmd.lda._early_stopping import held_out
 from skpmd.lda._model import LDABlock, LDAModel
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
-from skpmd.lda._predict import perplexity
 from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts, LocalUpdate
 
@@ -299,7 +299,7 @@ class _AfterPass:
         self.change = None  # Of the topics in the last pass, in standard deviations; None of one.
 
     def resume(self, memory):
-        """Go on from a checkpoint."""
+        """Go on from the memory of an earlier run."""
         self.change = memory[3]
         if self._stopping is not None:
             self._stopping.resume(memory[1])

@@ -3,6 +3,10 @@
 A document's words are visited given the topics' expected word probabilities phi, which are made on
 the fly from the counts of those words alone. Every document has a stream of random numbers of its
 own, so that the answer does not depend on which thread takes which documents. All is float32.
+
+The first fit waits until kernels are compiled. Of what compiles slowly they make little use:
+``max``, ``sum``, ``np.zeros``, an array written onto another (which compiles the text of an
+error), arrays of many kinds, and arguments of more than one type.
 """
 
 import math
@@ -19,7 +23,7 @@ _N_EM, _N_EM_OF_LONG = 2, 20
 # Occurrences of a word in a document that are assigned one by one; more are assigned in bundles.
 _MAX_TOKENS = 64
 # Words of documents in which whole topics, too, are drawn anew in predictions.
-_SHORT = 64
+SHORT = 64
 _MAX_SHARED = 4  # topics of such a document, at most
 # Draws in a sweep of the words of two topics, the step of their log odds, and ends of these.
 _N_SPLITS, _SLICE, _MAX_LOG_ODDS, _MAX_SHRINKS = 2, 2.0, 300.0, 60
@@ -27,20 +31,24 @@ _TINY = 1e-12  # is added to uniform numbers, whose logs are taken
 _ROUNDING = 1e-4  # of sums of counts in single precision
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
+# Kernels that only kernels call need no functions to call them by, which take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _word_probabilities(words, scale, prior, inverse, w, out):
     """E[phi] of one word under each topic, padded by zeros to whole blocks."""
     K = words.shape[1]
     p = w if prior.shape[0] > 1 else 0
     for k in range(K):
-        out[k] = max((words[w, k] * scale + prior[p, k]) * inverse[k], _MIN_PROBABILITY)
+        phi = (words[w, k] * scale + prior[p, k]) * inverse[k]
+        out[k] = phi if phi > _MIN_PROBABILITY else _MIN_PROBABILITY
     for k in range(K, len(out)):
         out[k] = np.float32(0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _next_uniform(state):
     """The next state of a stream, and a number in [0, 1): splitmix64."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
@@ -51,7 +59,7 @@ def _next_uniform(state):
     return state, np.float32(z >> np.uint64(40)) * np.float32(1.0 / (1 << 24))
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _joint(phi, mass, out, sums):
     """Write phi times mass and its sums over blocks; return the sum of all."""
     total = np.float32(0.0)
@@ -67,7 +75,7 @@ def _joint(phi, mass, out, sums):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _draw_topic(joint, sums, target):
     """The topic at which the running sum passes the target.
 
@@ -81,40 +89,44 @@ def _draw_topic(joint, sums, target):
             running += sums[i]
         if running <= target:
             b, below = g + _GROUP, running
-    b = min(b, len(sums) - _GROUP)
+    last = len(sums) - _GROUP
+    b = b if b < last else last
     start, running = b, below
     for i in range(start, start + _GROUP):
         running += sums[i]
         if running <= target:
             b, below = i + 1, running
-    k = min(b, start + _GROUP - 1) * _BLOCK
+    last = start + _GROUP - 1
+    k = (b if b < last else last) * _BLOCK
     start, running = k, below
     for i in range(start, start + _BLOCK):
         running += joint[i]
         if running <= target:
             k = i + 1
-    k = min(k, start + _BLOCK - 1)
+    last = start + _BLOCK - 1
+    k = k if k < last else last
     while joint[k] <= 0.0:  # rounding went past the last topic
         k -= 1
     return k
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _n_blocks(K):
     """Number of blocks for K topics and the zeros behind them, in whole groups."""
     return -(-K // (_BLOCK * _GROUP)) * _GROUP
 
 
-@njit(cache=True, nogil=True)
-def _longest(indptr, first, last):
+@njit(**_INNER)
+def _longest(indptr):
     """Distinct words of the longest document."""
     longest = 0
-    for d in range(first, last):
-        longest = max(longest, indptr[d + 1] - indptr[d])
+    for d in range(len(indptr) - 1):
+        n = indptr[d + 1] - indptr[d]
+        longest = n if n > longest else longest
     return longest
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _em_step(phi, counts, mass, alpha, gain):
     """One step of expectation-maximisation: mass becomes alpha and the topics' expected words."""
     gain[:] = np.float32(0.0)
@@ -129,22 +141,31 @@ def _em_step(phi, counts, mass, alpha, gain):
         mass[k] = alpha[k] + mass[k] * gain[k]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _start_evenly(counts, alpha, mass):
     """Set mass to alpha and an equal part of the document's words for each topic."""
-    each = counts.sum() / np.float32(len(alpha))
+    total = np.float32(0.0)
+    for j in range(len(counts)):
+        total += counts[j]
+    each = total / np.float32(len(alpha))
     for k in range(len(alpha)):
         mass[k] = alpha[k] + each
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _tokens(count):
     """Number of tokens of a word, and how much each counts."""
-    tokens = int(min(math.ceil(count), _MAX_TOKENS))
+    tokens = math.ceil(count) if count < _MAX_TOKENS else _MAX_TOKENS
     return tokens, count / np.float32(tokens)
 
 
-@njit(cache=True, nogil=True)
+def numbers_of_tokens(indptr, counts):
+    """Tokens of each document that are assigned one by one, (n,) int64; those of `_tokens`."""
+    tokens = np.minimum(np.ceil(counts), _MAX_TOKENS).astype(np.int64)
+    return np.diff(np.append(0, np.cumsum(tokens))[indptr])
+
+
+@njit(**_INNER)
 def _draw_assignments(phi, counts, mass, alpha, joint, sums, state, assigned):
     """Draw the topics of all tokens given the mass of the topics, and count the mass anew."""
     for j in range(len(counts)):
@@ -162,7 +183,7 @@ def _draw_assignments(phi, counts, mass, alpha, joint, sums, state, assigned):
     return state
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _gibbs_sweep(phi, counts, mass, alpha, joint, sums, state, assigned, weight, expected):
     """Draw the topic of each token given those of the others, once for all tokens.
 
@@ -172,7 +193,8 @@ def _gibbs_sweep(phi, counts, mass, alpha, joint, sums, state, assigned, weight,
         tokens, each = _tokens(counts[j])
         for i in range(tokens):
             z = assigned[j, i]
-            mass[z] = max(mass[z] - each, alpha[z])  # not less by rounding
+            rest = mass[z] - each
+            mass[z] = rest if rest > alpha[z] else alpha[z]  # not less by rounding
             total = _joint(phi[j], mass, joint, sums)
             state, u = _next_uniform(state)
             z = _draw_topic(joint, sums, u * total)
@@ -185,7 +207,7 @@ def _gibbs_sweep(phi, counts, mass, alpha, joint, sums, state, assigned, weight,
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _sum_rows(expected, out):
     """Write the expected words of a document in each topic."""
     out[:] = np.float32(0.0)
@@ -194,7 +216,7 @@ def _sum_rows(expected, out):
             out[k] += expected[j, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def sampled(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
     seeds, n_local_iter, n_burn, expected, mass_out,
@@ -216,12 +238,12 @@ def sampled(
     * mass_out: (n, K), float32, receives the expected words of each document in each topic.
     """
     nb = _n_blocks(words.shape[1])
-    longest = _longest(indptr, first, last)
+    longest = _longest(indptr)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
     assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
-    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    joint, gain = np.empty_like(mass), np.empty_like(mass)
-    sums = np.empty(nb, dtype=np.float32)
+    scratch = np.empty((4, nb * _BLOCK), dtype=np.float32)
+    scratch[:] = np.float32(0.0)
+    mass, joint, gain, sums = scratch[0], scratch[1], scratch[2], scratch[3, :nb]
     part = np.float32(1.0 / (n_local_iter - n_burn))
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
@@ -241,16 +263,17 @@ def sampled(
         _sum_rows(expected[a:b], mass_out[d])
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(**_KERNEL, fastmath=_FAST)
 def soft(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
     n_local_iter, expected, mass_out,
 ):  # fmt: skip
     """Assign words by expectation-maximisation for each document; see `sampled`."""
     K, nb = words.shape[1], _n_blocks(words.shape[1])
-    phi = np.empty((_longest(indptr, first, last), nb * _BLOCK), dtype=np.float32)
-    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    gain = np.empty_like(mass)
+    phi = np.empty((_longest(indptr), nb * _BLOCK), dtype=np.float32)
+    scratch = np.empty((2, nb * _BLOCK), dtype=np.float32)
+    scratch[:] = np.float32(0.0)
+    mass, gain = scratch[0], scratch[1]
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         own = counts[a:b]
@@ -269,7 +292,7 @@ def soft(
         _sum_rows(expected[a:b], mass_out[d])
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(**_KERNEL, fastmath=_FAST)
 def collapsed(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
     n_local_iter, expected, mass_out,
@@ -280,13 +303,13 @@ def collapsed(
     are left out of the topics' masses when they are computed anew. See `sampled`.
     """
     K, nb = words.shape[1], _n_blocks(words.shape[1])
-    longest = _longest(indptr, first, last)
+    longest = _longest(indptr)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
-    one = np.empty((longest, nb * _BLOCK), dtype=np.float32)  # responsibilities of a token
-    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    new, least = np.empty_like(mass), np.full(nb * _BLOCK, alpha[K - 1])
-    for k in range(K):
-        least[k] = alpha[k]
+    shares = np.empty((longest, nb * _BLOCK), dtype=np.float32)  # responsibilities of a token
+    scratch, one = np.empty((3, nb * _BLOCK), dtype=np.float32), np.float32(1.0)
+    mass, new, least = scratch[0], scratch[1], scratch[2]
+    for k in range(len(least)):
+        least[k] = alpha[k if k < K else K - 1]
     for d in range(first, last):
         start, n = indptr[d], indptr[d + 1] - indptr[d]
         for k in range(len(mass)):
@@ -297,14 +320,15 @@ def collapsed(
             for k in range(len(mass)):
                 s += phi[j, k] * least[k]
             for k in range(len(mass)):
-                one[j, k] = phi[j, k] * least[k] / s
-                mass[k] += counts[start + j] * one[j, k]
+                shares[j, k] = phi[j, k] * least[k] / s
+                mass[k] += counts[start + j] * shares[j, k]
         for _ in range(n_local_iter):
             for j in range(n):
-                row, own, count = phi[j], one[j], counts[start + j]
-                token = min(count, np.float32(1.0))  # a count may be less than one
+                row, own, count = phi[j], shares[j], counts[start + j]
+                token = count if count < one else one  # a count may be less than one
                 for k in range(len(mass)):
-                    new[k] = row[k] * max(mass[k] - token * own[k], least[k])
+                    rest = mass[k] - token * own[k]
+                    new[k] = row[k] * (rest if rest > least[k] else least[k])
                 s = np.float32(0.0)
                 # The sum has a loop of its own: in one that also stores, the compiler's order of
                 # summation depends on where the arrays lie in memory.
@@ -318,11 +342,11 @@ def collapsed(
         for j in range(n):
             count = counts[start + j]
             for k in range(K):
-                expected[start + j, k] = count * one[j, k]
+                expected[start + j, k] = count * shares[j, k]
         _sum_rows(expected[start : start + n], mass_out[d])
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _seed(indices, counts):
     """A state for the stream of a document, from its words alone."""
     state = np.uint64(0)
@@ -334,7 +358,7 @@ def _seed(indices, counts):
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _draw_in_turn(phi, counts, alpha, mass, words, joint, sums, state, assigned):
     """Draw the topic of each token given those before it: no topics stay tied as in a saddle."""
     for k in range(len(alpha)):
@@ -351,7 +375,7 @@ def _draw_in_turn(phi, counts, alpha, mass, words, joint, sums, state, assigned)
     return state
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _count_token(joint, words, each, part, spread, whole, moments):
     """Add a token's part to the moments of the topics' words, given the other tokens ``words``.
 
@@ -372,17 +396,19 @@ def _count_token(joint, words, each, part, spread, whole, moments):
         moments[3, k] += p / n if n >= whole else 0.0
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
 def _sweep(
     phi, counts, alpha, mass, words, joint, sums, state, assigned, weight, spread, whole,
     moments,
 ):  # fmt: skip
     """Draw the topic of each token given those of the others; count if ``weight`` is positive."""
+    zero = np.float32(0.0)
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
         for i in range(tokens):
             z = assigned[j, i]
-            words[z] = max(words[z] - each, np.float32(0.0))  # not less by rounding
+            rest = words[z] - each
+            words[z] = rest if rest > zero else zero  # not less by rounding
             mass[z] = alpha[z] + words[z]
             total = _joint(phi[j], mass, joint, sums)
             state, u = _next_uniform(state)
@@ -396,7 +422,7 @@ def _sweep(
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _relabel(
     logs, counts, rises, alpha, mass, words, labels, chances, state, assigned, weight,
     moments,
@@ -429,7 +455,9 @@ def _relabel(
             if n:
                 for k in range(K):
                     chances[k] += n * logs[j, k]
-        largest, total = chances.max(), 0.0
+        largest, total = chances[z], 0.0
+        for k in range(K):
+            largest = chances[k] if chances[k] > largest else largest
         for k in range(K):
             chances[k] = math.exp(chances[k] - largest)
             total += chances[k]
@@ -457,7 +485,7 @@ def _relabel(
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _log_gamma_draw(a, state):
     """The log of a gamma variable of shape a (Marsaglia and Tsang 2000)."""
     log_scale = 0.0
@@ -476,7 +504,7 @@ def _log_gamma_draw(a, state):
             return state, math.log(d * v) + log_scale
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _log_odds_density(x, a, b, of):
     """Log density of the log odds x of two topics, of words whose topic is one of these.
 
@@ -491,7 +519,7 @@ def _log_odds_density(x, a, b, of):
     return value
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     """Draw anew which of the words of two topics are of the first, all at once.
 
@@ -501,19 +529,20 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     2003), without their topics; at last the topics are drawn given the log odds. The two are
     topics that ``chosen`` makes probable, or the second is any.
     """
-    K, pair, total = len(alpha), [0, 0], 0.0
+    K, total = len(alpha), 0.0
     for k in range(K):
         total += chosen[k]
+    k = other = 0
     for i in range(2):
         state, u = _next_uniform(state)
+        k, other = other, 0
         if i and u < 0.5:
-            pair[i] = int(2.0 * u * K)
+            other = int(2.0 * u * K)
             continue
         target = (2.0 * u - 1.0 if i else u) * total
-        while pair[i] < K - 1 and target >= chosen[pair[i]]:
-            target -= chosen[pair[i]]
-            pair[i] += 1
-    k, other = pair
+        while other < K - 1 and target >= chosen[other]:
+            target -= chosen[other]
+            other += 1
     if k == other or words[k] + words[other] <= 0.0:
         return state
     n = 0
@@ -528,7 +557,9 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     of, a, b = of[:n], alpha[k], alpha[other]
     state, first = _log_gamma_draw(a + words[k], state)
     state, second = _log_gamma_draw(b + words[other], state)
-    x = min(max(first - second, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
+    x = first - second
+    x = x if x > -_MAX_LOG_ODDS else -_MAX_LOG_ODDS
+    x = x if x < _MAX_LOG_ODDS else _MAX_LOG_ODDS
     state, u = _next_uniform(state)
     level = _log_odds_density(x, a, b, of) + math.log(u + _TINY)
     state, u = _next_uniform(state)
@@ -538,7 +569,8 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
         low -= _SLICE
     while high < _MAX_LOG_ODDS and _log_odds_density(high, a, b, of) > level:
         high += _SLICE
-    low, high = max(low, -_MAX_LOG_ODDS), min(high, _MAX_LOG_ODDS)
+    low = low if low > -_MAX_LOG_ODDS else -_MAX_LOG_ODDS
+    high = high if high < _MAX_LOG_ODDS else _MAX_LOG_ODDS
     for _ in range(_MAX_SHRINKS):
         state, u = _next_uniform(state)
         new = low + u * (high - low)
@@ -562,20 +594,21 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _log_rises(alpha):
     """Log of alpha (alpha + 1) ... for each number of factors up to the longest short document."""
-    rises = np.zeros((_SHORT + 1, len(alpha)))
-    for n in range(_SHORT):
+    rises = np.empty((SHORT + 1, len(alpha)))
+    rises[0] = 0.0
+    for n in range(SHORT):
         for k in range(len(alpha)):
             rises[n + 1, k] = rises[n, k] + math.log(alpha[k] + n)
     return rises
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def assigned_words(
-    indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    used, stream, visits, least, most, spread, out,
+    indptr, indices, counts, words, scale, prior, inverse, alpha, used, stream, visits, least,
+    most, spread, out,
 ):  # fmt: skip
     """Numbers n of words of each topic in documents given the topics: moments of their posterior.
 
@@ -586,39 +619,45 @@ def assigned_words(
     answer. A document has as many sweeps as make ``visits`` tokens, but from ``least`` to ``most``
     and at least one of each draw, and a quarter more that are not counted.
 
-    ``out`` (last - first, 4, K), float64, receives the means of n, and with ``spread`` of n^2, of
+    ``out`` (n, 4, K), float64, receives the means of n, and with ``spread`` of n^2, of
     whether n > 0 and of whether n is all words of the document. For documents of one word they are
-    exact. Without ``spread`` the rows of documents of more tokens than `_SHORT` stay as they are.
+    exact. Without ``spread`` the rows of documents of more tokens than `SHORT` stay as they are.
     See `sampled`.
     """
     K, nb = words.shape[2], _n_blocks(words.shape[2])
-    longest = _longest(indptr, first, last)
+    longest = _longest(indptr)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
-    logs = np.empty((min(longest, _SHORT), K))
     assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
-    labels, chances = np.empty(K, dtype=np.int32), np.empty(K)
-    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    own, joint, chosen = np.zeros_like(mass), np.empty_like(mass), np.empty_like(mass)
-    sums, moments = np.empty(nb, dtype=np.float32), np.zeros((4, nb * _BLOCK))
+    scratch = np.empty((5, nb * _BLOCK), dtype=np.float32)
+    scratch[:] = np.float32(0.0)
+    mass, own, joint, chosen = scratch[0], scratch[1], scratch[2], scratch[3]
+    sums, labels = scratch[4, :nb], np.empty((1, K), dtype=np.int32)[0]
+    wide = np.empty((5, nb * _BLOCK))
+    moments, chances = wide[:4], wide[4, :K]
+    logs = np.empty((longest if longest < SHORT else SHORT, K))
     pairs, rises = np.empty((longest, 3)), _log_rises(alpha)
     short_alpha = alpha.astype(np.float32)  # as kernels of fits have it: they are compiled once
-    for d in range(first, last):
+    for d in range(len(out)):
         a, b = indptr[d], indptr[d + 1]
-        of, n_tokens, whole = counts[a:b], 0, True
+        of, n_tokens, whole, n_words = counts[a:b], 0, True, np.float32(0.0)
         for j in range(b - a):
             tokens, each = _tokens(of[j])
             n_tokens += tokens
+            n_words += of[j]
             whole = whole and each == 1.0
-        if n_tokens > _SHORT and not spread:
+        if n_tokens > SHORT and not spread:
             continue
         moments[:] = 0.0
-        n_sweeps = 1 if n_tokens == 1 else min(max(visits // max(n_tokens, 1), least), most)
+        n_sweeps = visits // (n_tokens if n_tokens > 1 else 1)
+        n_sweeps = n_sweeps if n_sweeps > least else least
+        n_sweeps = 1 if n_tokens == 1 else n_sweeps if n_sweeps < most else most
         n_sweeps = -(-n_sweeps // len(used))  # of each draw
-        n_burn = 0 if n_tokens == 1 else max(n_sweeps * len(used) // 4, 1)
-        blocks = whole and 1 < n_tokens <= _SHORT
+        n_burn = n_sweeps * len(used) // 4
+        n_burn = 0 if n_tokens == 1 else n_burn if n_burn > 1 else 1
+        blocks = whole and 1 < n_tokens <= SHORT
         part = np.float32((0.5 if blocks else 1.0) / (n_sweeps * len(used)))
         n_splits = 0 if K == 1 or n_tokens == 1 else _N_SPLITS if spread else 1
-        most_words = float((1.0 - _ROUNDING) * of.sum())
+        most_words = float((1.0 - _ROUNDING) * n_words)
         state = _seed(indices[a:b], of) ^ stream
         for r in range(len(used) if n_tokens else 0):
             draw, n_before = used[r], n_burn if r == 0 else 0
@@ -630,7 +669,7 @@ def assigned_words(
                     logs[j, k] = math.log(phi[j, k])
             if r == 0:
                 state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
-                if n_tokens > _SHORT:
+                if n_tokens > SHORT:
                     for _ in range(_N_EM_OF_LONG):
                         _em_step(phi, of, mass, short_alpha, joint)
                     state = _draw_assignments(
@@ -638,7 +677,8 @@ def assigned_words(
                     )  # fmt: skip
                     for k in range(K):
                         own[k] = mass[k] - np.float32(alpha[k])
-                chosen[:] = mass
+                for k in range(len(mass)):
+                    chosen[k] = mass[k]
             for sweep in range(n_before + n_sweeps):
                 for _ in range(n_splits):
                     state = _split(phi, of, alpha, mass, own, chosen, pairs, state, assigned)
@@ -654,10 +694,10 @@ def assigned_words(
                     )  # fmt: skip
         for i in range(4):
             for k in range(K):
-                out[d - first, i, k] = moments[i, k]
+                out[d, i, k] = moments[i, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def first_topics(
     indptr, indices, counts, words, scale, prior, inverse, alpha, state, n_sweeps, topics
 ):
@@ -667,12 +707,13 @@ def first_topics(
     stream of random numbers. See `sampled`.
     """
     nb, n = _n_blocks(words.shape[1]), len(indptr) - 1
-    longest = _longest(indptr, 0, n)
+    longest = _longest(indptr)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
     assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
-    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    own, joint, sums = np.zeros_like(mass), np.empty_like(mass), np.empty(nb, dtype=np.float32)
-    none, at = np.zeros((4, 1)), 0
+    scratch = np.empty((4, nb * _BLOCK), dtype=np.float32)
+    scratch[:] = np.float32(0.0)
+    mass, own, joint, sums = scratch[0], scratch[1], scratch[2], scratch[3, :nb]
+    moments, weight, at = np.empty((4, 1)), np.float32(0.0), 0  # None of the sweeps is counted.
     for d in range(n):
         a, b = indptr[d], indptr[d + 1]
         for j in range(b - a):
@@ -681,8 +722,8 @@ def first_topics(
         state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
         for _ in range(n_sweeps):
             state = _sweep(
-                phi, of, alpha, mass, own, joint, sums, state, assigned, np.float32(0.0), False,
-                np.inf, none,
+                phi, of, alpha, mass, own, joint, sums, state, assigned, weight, weight > 0.0,
+                np.inf, moments,
             )  # fmt: skip
         for j in range(b - a):
             for i in range(_tokens(of[j])[0]):
@@ -691,17 +732,7 @@ def first_topics(
     return state
 
 
-@njit(cache=True, nogil=True)
-def numbers_of_tokens(indptr, counts):
-    """Tokens of each document that are assigned one by one, (n,) int64."""
-    out = np.zeros(len(indptr) - 1, dtype=np.int64)
-    for d in range(len(out)):
-        for j in range(indptr[d], indptr[d + 1]):
-            out[d] += _tokens(counts[j])[0]
-    return out
-
-
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def count_topics(indptr, indices, counts, weight, topics, words, totals):
     """Add the words of all documents to those of their topics, times the documents' weights."""
     at = 0
@@ -714,7 +745,7 @@ def count_topics(indptr, indices, counts, weight, topics, words, totals):
                 at += 1
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(**_KERNEL, fastmath=_FAST)
 def gibbs_pass(
     indptr, indices, counts, weight, topics, words, totals, prior, prior_totals, alpha, state
 ):
@@ -726,9 +757,10 @@ def gibbs_pass(
     those of documents. Returns the state of the stream. See `sampled`.
     """
     K, nb = words.shape[1], _n_blocks(words.shape[1])
-    mass, inverse = np.zeros(nb * _BLOCK, dtype=np.float32), np.empty(K, dtype=np.float32)
-    phi, joint = np.zeros_like(mass), np.empty_like(mass)
-    sums, zero = np.empty(nb, dtype=np.float32), np.float32(0.0)
+    scratch, zero = np.empty((5, nb * _BLOCK), dtype=np.float32), np.float32(0.0)
+    scratch[:] = zero
+    mass, phi, joint = scratch[0], scratch[1], scratch[2]
+    sums, inverse = scratch[3, :nb], scratch[4, :K]
     for k in range(K):
         inverse[k] = 1.0 / (totals[k] + prior_totals[k])
     many_rows, start = prior.shape[0] > 1, 0
@@ -748,12 +780,14 @@ def gibbs_pass(
             own, of = words[indices[j]], prior[indices[j] if many_rows else 0]
             for _ in range(tokens):
                 z = topics[at]
-                mass[z] = max(mass[z] - each, alpha[z])  # not less by rounding
-                own[z] = max(own[z] - gain, zero)
-                totals[z] = max(totals[z] - gain, 0.0)
+                rest, words_left, total_left = mass[z] - each, own[z] - gain, totals[z] - gain
+                mass[z] = rest if rest > alpha[z] else alpha[z]  # not less by rounding
+                own[z] = words_left if words_left > zero else zero
+                totals[z] = total_left if total_left > 0.0 else 0.0
                 inverse[z] = 1.0 / (totals[z] + prior_totals[z])
                 for k in range(K):
-                    phi[k] = max((own[k] + of[k]) * inverse[k], _MIN_PROBABILITY)
+                    p = (own[k] + of[k]) * inverse[k]
+                    phi[k] = p if p > _MIN_PROBABILITY else _MIN_PROBABILITY
                 total = _joint(phi, mass, joint, sums)
                 state, u = _next_uniform(state)
                 z = _draw_topic(joint, sums, u * total)
@@ -767,7 +801,7 @@ def gibbs_pass(
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def deposit(indices, expected, words, factor, low, high):
     """Add ``factor`` times the expected counts to the words from ``low`` up to ``high``."""
     K = words.shape[1]
@@ -778,7 +812,7 @@ def deposit(indices, expected, words, factor, low, high):
                 words[w, k] += factor * expected[j, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def entropies(indptr, indices, counts, first, last, expected, out):
     """Entropies of the topics of each document's words, given their expected counts."""
     for d in range(first, last):

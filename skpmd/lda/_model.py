@@ -75,7 +75,7 @@ class LDAModel(Model):
     those so far. ``rng`` is the source of randomness of initial guesses and of scale particles.
     """
 
-    n_coordinates, block_weighs, updates_in_place = 0, False, True
+    n_coordinates, block_weighs = 0, False
 
     def __init__(self, parameters, update, total, rng):
         self.update, self.total, self._rng = update, total, rng

@@ -1,33 +1,22 @@
-"""Predictions of a topic model: averages of the predictions of its particles."""
+"""Predictions of a topic model, and tables of its words and documents."""
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
-from skpmd.engine.threads import each
-from skpmd.lda._completion import completion_split
-from skpmd.lda._documents import groups_of, tokens_of
-from skpmd.lda._inference import (
-    document_elbos,
-    topic_mass,
-    word_moments,
-    word_probabilities,
-)
-from skpmd.lda._proportions import Proportions
-
-_NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
-_DOCUMENTS = 256  # documents that a thread takes at a time
-_UNCERTAIN = 32  # the same for uncertainties, which take longer
-_DRAWS_USED = 8  # draws of a particle's topics that intervals use: a chain under each takes time
-_SPLIT = 512  # documents that are split in two at a time
+from skpmd._coherence import topic_coherence
+from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd.lda import _averages as averages
+from skpmd.lda._results import table_of_documents, table_of_words
 
 
 class LDAPredictions(TransformerMixin):
-    """Predictions of an estimator whose ``_state`` is an `LDAState`, document by document."""
+    """Predictions of an estimator whose ``_state`` is an `LDAState`, and what its topics are about.
+
+    Its topics are those of ``posterior_`` and ``topic_word_``.
+    """
 
     @row_by_row
     def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
@@ -148,7 +137,7 @@ class LDAPredictions(TransformerMixin):
         """
         X, _ = self._checked_counts(X)
         with self._threads():
-            return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
+            return averages.log_probabilities(*self._of_particles(), X)
 
     @of_all_rows
     def score(self, X, y=None, sample_weight=None):
@@ -201,12 +190,9 @@ class LDAPredictions(TransformerMixin):
         if method not in ("bound", "completion"):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
         X, _ = self._checked_counts(X)
-        parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
+        of = averages.perplexity if method == "bound" else averages.completion_perplexity
         with self._threads():
-            if method == "bound":
-                value = perplexity(parameters, block, log_weights, X)
-            else:
-                value = completion_perplexity(parameters, block, log_weights, X)
+            value = of(*self._of_particles(), X)
         if np.isnan(value):
             raise ValueError(
                 "X has no words that perplexity could be of: give documents of at least one word, "
@@ -214,139 +200,143 @@ class LDAPredictions(TransformerMixin):
             )
         return value
 
+    def topic_word_interval(self, level=0.9, topics=None):
+        """Central credible intervals of the topics' word probabilities.
+
+        They are those of ``posterior_``: of draws of the topics of all words where a fit has made
+        them, and else approximate. With ``weighting="stacking"`` the weights of the
+        particles are those that predict best, and not posterior weights.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that each holds, strictly between 0 and 1.
+        topics : array-like of int, of shape (k,), optional
+            Which topics; default all. A hundred topics of 8000 words take seconds.
+
+        Returns
+        -------
+        ndarray of shape (n_components or len(topics), n_features, 2), float64
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        IndexError
+            If there is no such topic.
+        """
+        return self.posterior_.interval(level, topics)
+
+    def top_words(self, n=10, feature_names=None, level=0.9):
+        """The most probable words of each topic, with credible intervals.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Words of each topic.
+        feature_names : array-like of shape (n_features,), optional
+            The words; default ``feature_names_in_``, or the columns' numbers without it.
+        level : float, default=0.9
+            Probability that each interval holds, strictly between 0 and 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``topic``, ``rank`` (from 1), ``word``, ``probability``, ``lower``, ``upper``.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        ValueError
+            If ``n`` is not a positive integer, or there are not as many names as words.
+        """
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", None)
+        return table_of_words(self.posterior_, n, feature_names, level)
+
+    def top_documents(self, X, n=10, document_names=None, level=0.9):
+        """The documents with the largest proportion of each topic, with credible intervals.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words: documents of the fit or others.
+        n : int, default=10
+            Documents of each topic.
+        document_names : array-like of shape (n_samples,), optional
+            What to call them; default their row numbers in X.
+        level : float, default=0.9
+            Probability that each interval holds, strictly between 0 and 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``topic``, ``rank`` (from 1), ``document``, ``proportion`` (the posterior mean,
+            that of `transform`), ``lower``, ``upper``. Of equal proportions the first comes first.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        ValueError
+            If ``n`` is not a positive integer, or there are not as many names as documents.
+        """
+        counts, _ = self._checked_counts(X)
+        tails = check_level(level)
+
+        def interval_of(rows):
+            return self._uncertainty(counts[rows], tails)
+
+        return table_of_documents(self._proportions(counts), interval_of, n, document_names)
+
+    def coherence(self, X, top_n=10, measure="npmi", average="macro"):
+        """How often the leading words of topics are in the same documents; more is better.
+
+        It is `skpmd.metrics.topic_coherence` of ``topic_word_``, where measures are defined.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words in reference documents: those of the fit or others.
+        top_n : int, default=10
+            Leading words of each topic, at least 2.
+        measure : {"npmi", "umass"}, default="npmi"
+            Normalised pointwise mutual information, from -1 to 1, or log conditional shares of
+            documents.
+        average : {"macro", None}, default="macro"
+            The mean over topics, or with None the coherence of each.
+
+        Returns
+        -------
+        float or ndarray of shape (n_components,)
+            Mean over pairs of a topic's leading words, nan where no two of them occur in X.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not one of these, or there is a single word.
+        """
+        counts, _ = self._checked_counts(X)
+        return topic_coherence(self.topic_word_, counts, top_n, measure, average)
+
     def _checked_counts(self, X):
         """Counts of new documents, and the type of their proportions."""
         check_is_fitted(self)
         self._check_parameters()
         return self._counts(X, reset=False)
 
+    def _of_particles(self):
+        """Parameters, the particles and their log weights."""
+        return self._parameters(), self._state.block, self._log_weights
+
     def _proportions(self, counts, normalize=True):
         """Topic proportions of checked documents, or their pseudo-counts; float64."""
-        given = self._parameters(), self._state.block, self._log_weights, self._labels
         with self._threads():
-            return proportions(*given, counts, normalize)
+            return averages.proportions(*self._of_particles(), self._labels, counts, normalize)
 
     def _uncertainty(self, counts, tails=None):
         """Standard deviations of the same, or with ``tails`` ends of intervals; float64."""
-        given = self._parameters(), self._state.block, self._log_weights, self._labels
         with self._threads():
-            return uncertainty(*given, counts, tails)
-
-
-def proportions(parameters, block, log_weights, labels, X, normalize):
-    """Topic proportions or pseudo-counts, averaged over relabelled particles; (n, K)."""
-    out = np.zeros((X.shape[0], block.topics.K))
-
-    def add(i, weight, rows):
-        mass = _mass(parameters, block, i, X, rows, log_weights)
-        if normalize:
-            mass /= mass.sum(axis=1, keepdims=True)
-        out[slice(*rows)] += weight * mass[:, labels[i]]
-
-    _for_each_particle(add, log_weights, X.shape[0])
-    return out
-
-
-def uncertainty(parameters, block, log_weights, labels, X, tails=None):
-    """Standard deviations (n, K) of topic proportions, or their quantiles at ``tails``."""
-    places, log_weights = _with_weight(log_weights)
-    counts = block.counts if block.draws is None else block.draws
-    n_draws = len(counts.words) // block.topics.m
-    used = np.linspace(0, n_draws, min(n_draws, _DRAWS_USED), False).astype(int)
-    weights = np.exp(log_weights)
-    alpha = np.take_along_axis(block.topics.alpha[places], labels[places], axis=1)
-    totals = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-    shape = X.shape[0], block.topics.K
-    out = np.empty(shape if tails is None else (*shape, len(tails)))
-
-    def piece(start):
-        rows = start, min(start + _UNCERTAIN, X.shape[0])
-        given = X, parameters.max_doc_update_iter, len(places), *rows, n_draws, used
-        moments = [
-            word_moments(block.topics, counts, i, *given, stream)[..., labels[i]]
-            for stream, i in enumerate(places)
-        ]
-        found = Proportions.of(np.array(moments), alpha, totals[slice(*rows)], weights)
-        out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
-
-    each(piece, range(0, X.shape[0], _UNCERTAIN))
-    return out
-
-
-def log_probabilities(parameters, block, log_weights, X):
-    """Lower bounds of the log probabilities of documents, averaged over particles; shape (n,)."""
-    table = np.empty((block.topics.m, X.shape[0]))
-    max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
-
-    def fill(i, _, rows):
-        elbos = document_elbos(block.topics, block.counts, i, X, max_iter, tol, *rows)
-        table[i, slice(*rows)] = elbos
-
-    _for_each_particle(fill, log_weights, X.shape[0])
-    places, log_weights = _with_weight(log_weights)
-    return logsumexp(table[places] + log_weights[:, None], axis=0)
-
-
-def perplexity(parameters, block, log_weights, X, weight=None):
-    """Perplexity by the bound; nan without words, so that a fit does not fail."""
-    total, tokens = 0.0, 0.0
-    for some, own in groups_of(X, weight):
-        values = log_probabilities(parameters, block, log_weights, some)
-        total += values.sum() if own is None else own @ values
-        tokens += tokens_of(some, own)
-    return float(np.exp(-total / (tokens or np.nan)))
-
-
-def completion_perplexity(parameters, block, log_weights, X, weight=None):
-    """Perplexity by completion, in pieces that do not fill the memory; nan without words."""
-    total, tokens = 0.0, 0.0
-    for start in range(0, X.shape[0], _SPLIT):
-        given, held_out = completion_split(X[start : start + _SPLIT])
-        log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
-        counts = held_out.data.astype(np.float64)
-        if weight is not None:
-            counts *= np.repeat(weight[start : start + _SPLIT], np.diff(held_out.indptr))
-        total += log_words @ counts
-        tokens += counts.sum()
-    return float(np.exp(-total / (tokens or np.nan)))
-
-
-def completed_words(parameters, block, log_weights, given, held_out):
-    """Probabilities of the distinct held-out words, given the other parts of their documents."""
-    out = np.zeros(held_out.nnz)
-
-    def add(i, weight, rows):
-        mass = _mass(parameters, block, i, given, rows, log_weights)
-        mass /= mass.sum(axis=1, keepdims=True)
-        own = slice(*held_out.indptr[list(rows)])
-        values = word_probabilities(block.topics, block.counts, i, held_out, mass, *rows)
-        out[own] += weight * values
-
-    _for_each_particle(add, log_weights, held_out.shape[0])
-    return out
-
-
-def _mass(parameters, block, i, X, rows, log_weights):
-    how = parameters.max_doc_update_iter, parameters.mean_change_tol
-    places, _ = _with_weight(log_weights)
-    stream = np.searchsorted(places, i)
-    return topic_mass(block.topics, block.counts, i, X, *how, *rows, len(places), stream)
-
-
-def _for_each_particle(function, log_weights, n):
-    """``function(i, weight, (start, stop))`` for each particle in turn, and pieces of documents."""
-    places, log_weights = _with_weight(log_weights)
-    weights = np.exp(log_weights)
-
-    def piece(start):
-        rows = start, min(start + _DOCUMENTS, n)
-        for i, weight in zip(places, weights, strict=True):
-            function(i, weight, rows)
-
-    each(piece, range(0, n, _DOCUMENTS))
-
-
-def _with_weight(log_weights):
-    """Particles whose weight is not negligible, and their log weights; the weights sum to 1."""
-    places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
-    return places, log_softmax(log_weights[places])
+            return averages.uncertainty(*self._of_particles(), self._labels, counts, tails)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from skpmd.engine.threads import each
 from skpmd.engine.weighting import stacking_step
-from skpmd.lda._documents import tokens_of
+from skpmd.lda._documents import Documents, tokens_of
 from skpmd.lda._inference import document_elbos
 from skpmd.lda._topics import MIN_DOCUMENTS
 
@@ -45,8 +45,9 @@ def scored(scores, topics, counts, documents, weight, first):
     tokens = tokens_of(X, weight)
     if not tokens:
         return scores, np.nan
+    chosen = Documents.of(X).for_kernels()
     elbos = each(
-        lambda i: document_elbos(topics, counts, i, X, _MAX_ITER),
+        lambda i: document_elbos(topics, counts, i, chosen, _MAX_ITER),
         range(topics.m),
         worth=documents.n >= MIN_DOCUMENTS,
     )

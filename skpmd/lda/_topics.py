@@ -119,7 +119,7 @@ class Topics:
         self.alpha, self.eta, self.eta_scale, self.V = alpha, eta, eta_scale, n_words
         self.m, self.K = alpha.shape
         self.eta_total = eta.sum(axis=0) * (n_words if len(eta) == 1 else 1.0)
-        self._alpha = np.maximum(alpha, _MIN_ALPHA).astype(np.float32)
+        self.short_alpha = np.maximum(alpha, _MIN_ALPHA).astype(np.float32)
         # Particles of one scale use one array, which may be as large as a particle's counts.
         scaled = {scale: (scale * eta).astype(np.float32) for scale in set(eta_scale.tolist())}
         self._eta = [scaled[scale] for scale in eta_scale.tolist()]
@@ -140,25 +140,22 @@ class Topics:
 
     def word_probabilities(self, counts, i):
         """E[phi] of particle i, shape (V, K), float32; a topic's column sums to 1."""
-        phi = counts.words[i] * np.float32(counts.scale)
-        phi += self._eta[i]
-        phi *= self._inverse_totals(counts, i)
+        words, scale, eta, inverse = self.kernel_arguments(counts, i)
+        phi = words * scale
+        phi += eta
+        phi *= inverse
         return phi
 
-    def kernel_arguments(self, counts, i):
-        """From what kernels compute E[phi] of particle i, and its alpha."""
-        scale, inverse = np.float32(counts.scale), self._inverse_totals(counts, i)
-        return counts.words[i], scale, self._eta[i], inverse, self._alpha[i]
+    def kernel_arguments(self, counts, i, n_draws=None):
+        """From what kernels compute E[phi] of particle i: words, their scale, prior, 1 / totals.
 
-    def kernel_arguments_of_draws(self, counts, i, n):
-        """The same of n draws of counts of each particle: (n, V, K) words, and so on; no alpha."""
-        own = slice(i * n, (i + 1) * n)
+        With a number of draws of each particle's topics the first and the last are those of all of
+        the particle's draws, of shape (n_draws, ...).
+        """
+        own = i if n_draws is None else slice(i * n_draws, (i + 1) * n_draws)
         inverse = 1.0 / (counts.totals[own] + self.eta_scale[i] * self.eta_total)
-        inverse = inverse.astype(np.float32)
-        return counts.words[own], np.float32(counts.scale), self._eta[i], inverse
-
-    def _inverse_totals(self, counts, i):
-        return (1.0 / (counts.totals[i] + self.eta_scale[i] * self.eta_total)).astype(np.float32)
+        scale = np.float32(counts.scale)
+        return counts.words[own], scale, self._eta[i], inverse.astype(np.float32)
 
     # ------------------------------------------------------------------ steps
     def add_documents(
@@ -183,8 +180,8 @@ class Topics:
         entropy = np.zeros((self.m, documents.n))
 
         def assign(i, expected, start, stop):
-            arguments = *documents, start, stop, *self.kernel_arguments(counts, i)
-            _assign_words(update, arguments, seeds[i], expected, mass[i])
+            given = *self.kernel_arguments(counts, i), self.short_alpha[i]
+            _assign_words(update, (*documents, start, stop, *given), seeds[i], expected, mass[i])
             if elbo:
                 kernels.entropies(*documents, start, stop, expected, entropy[i])
             if weight is not None:

@@ -14,9 +14,9 @@ from scipy.special import expit, softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.validation import refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.table import is_in_memory, mapped
 from skpmd.engine.sums import total
 
 # Columns of a smaller sd, whose sd changes the logit by less than so much under the prior, are
@@ -53,8 +53,9 @@ class Units(NamedTuple):
 
     def rows(self, X):
         """Rows in units, in their own precision; sparse ones stay so, and are not centred."""
-        if is_read_in_blocks(X):
-            return X.then(self.rows, X.is_sparse)
+        return mapped(self._rows, X)
+
+    def _rows(self, X):
         if issparse(X):
             is_far = np.abs(self.centre / self.scale).max(initial=0.0) > _FAR_FOR_SINGLE
             data = (X.data / self.scale[X.indices]).astype(np.float64 if is_far else X.dtype)
@@ -196,7 +197,7 @@ def at_zero(coefficients, shift):
 
 def refuse_far(X, units, dtype):
     """ValueError where products of rows in ``units`` overflow in this precision."""
-    if units is None or is_read_in_blocks(X):
+    if units is None or not is_in_memory(X):
         refuse_overflows("X", X, dtype if units is None else np.float64)
         return
     if issparse(X):

@@ -21,7 +21,6 @@ import numpy as np
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
 from skpmd._base.retained import numbers_of_rows, stacked
-from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
@@ -225,7 +224,7 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     if is_much:
         rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
     elif earlier is None:
-        rows = rows._replace(X=X[:] if is_read_in_blocks(X) else X.copy())  # It may be the user's.
+        rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
     return EarlierRows(rows, prior, getattr(model, "n_classes", 2), rest, known)
 
@@ -241,13 +240,9 @@ def _reduced(model, rows, n_numbers, posterior, before):
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_held[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        others = rows.take(~is_held, _selected)
-        rest = _normal(model, others, mean, chol, posterior)
-    return rows.take(is_held), rest if before is None else _added(before, rest)
-
-
-def _selected(X, mask):
-    return X.only(mask) if is_read_in_blocks(X) else X[mask]
+        rest = _normal(model, rows.take(~is_held), mean, chol, posterior)
+    held = rows.take(np.flatnonzero(is_held))
+    return held, rest if before is None else _added(before, rest)
 
 
 def _normal(model, rows, mean, chol, posterior):

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from skpmd._base.rows import is_read_in_blocks
-from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
-from skpmd.engine.hmc import N_CHAINS, hamiltonian
+from skpmd._rows.rows import are_in_memory
+from skpmd.engine.chain_draws import moved, starts
+from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
@@ -64,13 +64,10 @@ def move_hierarchical(model, batches, n_particles, power, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
     target, inside = _log_joint(model.with_prior(informed), batches, start, power)
-    for chains in hamiltonian(
-        target, start, mean, chol, rng,
-        target_ess=TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
-        inside=inside,
-    ):  # fmt: skip
-        theta = informed.uninformed(thinned(chains, n_particles))
-        yield outcome_of(model, theta, chains, power)
+    yield from moved(
+        model, target, start, mean, chol, n_particles, power, rng,
+        to=informed.uninformed, jump=jump, shown=informed.coefficients, inside=inside,
+    )  # fmt: skip
 
 
 def _informed(model, batches, power):
@@ -126,7 +123,7 @@ def _log_joint(model, batches, theta, power):
     if are_elsewhere(batches) or few:
         return target, None
     single = _InSingle(batches)
-    single = single if is_read_in_blocks(batches) else list(single)
+    single = list(single) if are_in_memory(batches) else single
     exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
         harmless = np.ptp(rounded - exact) < _MAX_ROUNDING

@@ -3,7 +3,6 @@
 import numpy as np
 
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
-from skpmd.engine.journal import once
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.sinh_arcsinh import skewed
 from skpmd.engine.threads import each
@@ -50,9 +49,7 @@ def proposal_components(model, batches, proposal, power):
     if proposal in ("auto", "laplace"):
         gaussians.append((mode, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
-    with_axes = once(
-        "skewness of proposals", lambda: each(lambda one: with_skewness(one[0]), gaussians)
-    )
+    with_axes = each(lambda one: with_skewness(one[0]), gaussians)
     components = []
     for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
         components += [skew, Proposal(gaussian.mean, gaussian.chol, df)]

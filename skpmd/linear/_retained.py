@@ -15,8 +15,8 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from skpmd._base.retained import Retained, all_so_far
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import advance, kernel_step
+from skpmd._rows.rows import Rows
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
 

@@ -22,8 +22,7 @@ from skpmd.mixture._kernels import (
     product_log_sum,
     quadratic_features,
 )
-from skpmd.mixture._particles import root_times
-from skpmd.mixture._special import log_gamma_rise
+from skpmd.mixture._particles import log_gamma_rise, root_times
 
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.
@@ -50,14 +49,21 @@ class Family:
 
     ``mean`` (p,), ``kappa``, ``nu`` and ``scatter``, of the covariance type, are m0, kappa0, nu0
     and Psi0. A component counts ``n_features`` features, and a particle counts ``n_shared`` for all
-    its components. With ``product`` columns have Student distributions of their own.
+    its components. With ``product`` columns have Student distributions of their own, and with
+    ``shares`` components have one scatter. In a Student distribution are ``shared_columns``
+    columns; a row adds ``per_row`` to its degrees of freedom, and the determinant of the scatter
+    has the power ``det_power``.
     """
 
-    n_shared, product = 0, False
+    product = shares = False
+    per_row, det_power = 1.0, 0.5
 
     def __init__(self, mean, kappa, nu, scatter):
         self.mean0, self.kappa0, self.nu0, self.scatter0 = mean, kappa, nu, scatter
-        self.p = len(mean)
+        self.p, n_second = len(mean), len(self._places(len(mean))[0])
+        self.n_features = 1 + len(mean) + (0 if self.shares else n_second)
+        self.n_shared = n_second if self.shares else 0
+        self.shared_columns = 1.0 if self.product else float(self.p)
 
     def features(self, X):
         """Features of the rows, shape (n, f): those of a component first."""
@@ -65,7 +71,7 @@ class Family:
 
     def rescale(self, second, size, sums, scale, shift):
         """Second moments of rows x scale + shift, given number, sum and second moments of x."""
-        i, j = self._places()
+        i, j = self._places(self.p)
         sums = sums * scale
         cross = sums[..., i] * shift[j] + sums[..., j] * shift[i]
         return second * scale[i] * scale[j] + cross + size * shift[i] * shift[j]
@@ -133,13 +139,15 @@ class Family:
 
     def location_scale(self, normals):
         """Roots of Psi / nu, which is 1 / E[precision], as `MixtureParticles` has them."""
-        return self._root(normals) / self._of_roots(np.sqrt(normals.nu))
+        root = self._root(normals)
+        return root / _like(root, np.sqrt(normals.nu))
 
     def student_scale(self, normals):
         """Roots of the next row's scale matrix, as `MixtureParticles` has them."""
         df = self.student_df(normals) / self.per_row
         factor = (normals.kappa + 1.0) / (normals.kappa * df)
-        return self._root(normals) * self._of_roots(np.sqrt(factor))
+        root = self._root(normals)
+        return root * _like(root, np.sqrt(factor))
 
     def draw(self, normals, chosen, rng):
         """Parameters drawn from the posteriors of n chosen particles.
@@ -153,19 +161,9 @@ class Family:
         return mean + root_times(scale, noise), scale
 
     # ------------------------------------------------------------------ by covariance type
-    @property
-    def shared_columns(self):
-        """D: columns that share one Student distribution."""
-        return float(self.p)
-
-    per_row, det_power = 1.0, 0.5
-
-    def _places(self):
+    def _places(self, p):
         """Pairs of columns whose products are counted."""
-        return np.triu_indices(self.p)
-
-    def _scatter(self, counts, shared, kappa, mean):
-        raise NotImplementedError
+        return np.triu_indices(p)
 
     def _factored(self, scatter):
         """What `Normals` have of it: itself, or its root, and its log determinant."""
@@ -184,10 +182,6 @@ class Family:
     def _root(self, normals):
         """Root of Psi of each component: (m, K, p, p), or (m, K, p) where it is diagonal."""
         return np.broadcast_to(normals.root, normals.kappa.shape + normals.root.shape[2:])
-
-    def _of_roots(self, factor):
-        """Factors (m, K) that multiply all entries of roots."""
-        return factor[..., None, None]
 
     def _draw_scale(self, normals, chosen, rng):
         """Bartlett: with Psi = L L' the precision is L^-T A A' L^-1, so the covariance is B B'."""
@@ -213,10 +207,6 @@ class Family:
 class Full(Family):
     """A covariance matrix for each component."""
 
-    def __init__(self, mean, kappa, nu, scatter):
-        super().__init__(mean, kappa, nu, scatter)
-        self.n_features = 1 + self.p + self.p * (self.p + 1) // 2
-
     def _scatter(self, counts, shared, kappa, mean):
         scatter = _matrices(counts[..., 1 + self.p :], self.p)
         scatter += self.scatter0
@@ -232,10 +222,7 @@ class Tied(Family):
     all digits from it, and counts as if it were there.
     """
 
-    def __init__(self, mean, kappa, nu, scatter):
-        super().__init__(mean, kappa, nu, scatter)
-        self.n_features = 1 + self.p
-        self.n_shared = self.p * (self.p + 1) // 2
+    shares = True
 
     def features(self, X):
         """Features of the rows, shape (n, f): those of a component first."""
@@ -259,15 +246,6 @@ class Diagonal(Family):
     """A variance for each column of each component."""
 
     product = True
-
-    def __init__(self, mean, kappa, nu, scatter):
-        super().__init__(mean, kappa, nu, scatter)
-        self.n_features = 1 + 2 * self.p
-
-    @property
-    def shared_columns(self):
-        """D."""
-        return 1.0
 
     def features(self, X):
         """(1, x, x^2) of the rows."""
@@ -302,8 +280,8 @@ class Diagonal(Family):
             scatter=normals.scatter.reshape(-1, self.p),
         )
 
-    def _places(self):
-        return np.arange(self.p), np.arange(self.p)
+    def _places(self, p):
+        return np.arange(p), np.arange(p)
 
     def _scatter(self, counts, shared, kappa, mean):
         scatter = self.scatter0 + counts[..., 1 + self.p :] + self.kappa0 * self.mean0**2
@@ -315,9 +293,6 @@ class Diagonal(Family):
 
     def _root(self, normals):
         return np.sqrt(normals.scatter)
-
-    def _of_roots(self, factor):
-        return factor[..., None]
 
     def _draw_scale(self, normals, chosen, rng):
         nu = np.broadcast_to(normals.nu[chosen][..., None], normals.mean[chosen].shape)
@@ -337,13 +312,15 @@ class Spherical(Family):
 
     def __init__(self, mean, kappa, nu, scatter):
         super().__init__(mean, kappa, nu, scatter)
-        self.n_features = 2 + self.p
         self.per_row, self.det_power = float(self.p), 0.5 * self.p
 
     def features(self, X):
         """(1, x, |x|^2) of the rows."""
         squares = np.einsum("ij,ij->i", X, X)
         return np.concatenate([np.ones((len(X), 1)), X, squares[:, None]], axis=1)
+
+    def _places(self, p):
+        return np.arange(1), np.arange(1)  # One sum of squares.
 
     def rescale(self, second, size, sums, scale, shift):
         """Sums of squares of rows x scale + shift; all columns have one scale."""
@@ -373,9 +350,6 @@ class Spherical(Family):
     def _root(self, normals):
         return np.sqrt(normals.scatter)[..., None] * np.ones(self.p)
 
-    def _of_roots(self, factor):
-        return factor[..., None]
-
     def _draw_scale(self, normals, chosen, rng):
         chi2 = 2.0 * rng.standard_gamma(0.5 * self.p * normals.nu[chosen])
         variance = self.p * normals.scatter[chosen] / np.maximum(chi2, np.finfo(float).tiny)
@@ -403,6 +377,11 @@ def cholesky(matrices):
         "A component's scatter is not positive definite: raise reg_covar or covariance_prior, or "
         "leave rows out that lie more than 1e7 times a column's scale from the others."
     )
+
+
+def _like(root, factor):
+    """Factors (m, K) that multiply all entries of roots."""
+    return factor.reshape(factor.shape + (1,) * (root.ndim - 2))
 
 
 def _matrices(upper, p):

@@ -1,7 +1,8 @@
-"""Densities of some columns of a mixture's rows, given others or not: averages over particles.
+"""Some columns of a mixture: which ones a user names, and their densities given others or not.
 
-With x = (a, b) a component's Student of centre m, scale matrix S and df degrees of freedom has the
-marginal (m_a, S_aa, df), and given a the conditional (Bishop 2006, 2.3.1; Ding 2016 for Students)
+Densities are averages over particles. With x = (a, b) a component's Student of centre m, scale
+matrix S and df degrees of freedom has the marginal (m_a, S_aa, df), and given a the conditional
+(Bishop 2006, 2.3.1; Ding 2016 for Students)
 
     centre  m_b + S_ba S_aa^-1 (a - m_a),
     scale   (df + d) / (df + k) (S_bb - S_ba S_aa^-1 S_ab),   df + k degrees of freedom,
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.utils.validation import _get_feature_names
 
-from skpmd.mixture._particles import is_diagonal, root_times
-from skpmd.mixture._student import Students, cholesky_of_rows
+from skpmd.mixture._particles import Students, cholesky_of_rows, root_times
 
 
 class Components(NamedTuple):
@@ -48,7 +49,7 @@ def components_of(particles, known, wanted):
     p, k = particles.location.shape[-1], len(known)
     both = np.concatenate([known, wanted]).astype(int)
     location = particles.location.reshape(-1, p)[:, both]
-    df, diagonal = particles.df.ravel(), is_diagonal(particles)
+    df, diagonal = particles.df.ravel(), particles.is_diagonal
     if diagonal:
         root = particles.scale_cholesky.reshape(-1, p)[:, both]
         parts = root[:, :k], root[:, k:]
@@ -83,3 +84,70 @@ def given(components, values):
         grown = (finite + (white**2).sum(axis=2)) / (finite + values.shape[1])
         factor = np.where(known.normal, 1.0, grown)
     return Given(weights, location, factor)
+
+
+# ---------------------------------------------------------------------- columns by name
+def places_of(columns, n_features, names=None):
+    """Places (k,) of distinct columns among ``n_features``, in the order given.
+
+    ``columns`` is one place or name, several of them, or a mask; ``names`` (n_features,) are those
+    of the fit, None where it had none.
+    """
+    given = np.atleast_1d(np.asarray(columns))
+    if given.ndim != 1 or not given.size:
+        raise ValueError(f"columns must be one column or a list of some, got {columns!r}.")
+    if given.dtype.kind in "UO":
+        return _distinct(np.array([_place(one, names) for one in given]), columns)
+    if given.dtype.kind == "b":
+        if len(given) != n_features:
+            raise ValueError(
+                f"columns has a mask of {len(given)} entries for the {n_features} columns of the "
+                "fit: give one for each."
+            )
+        if not given.any():
+            raise ValueError("columns has a mask without a True: give one column or more.")
+        return np.flatnonzero(given)
+    if given.dtype.kind not in "iu":
+        raise ValueError(f"columns must be integers, names or a mask, got {columns!r}.")
+    if not ((given >= -n_features) & (given < n_features)).all():
+        raise ValueError(
+            f"columns must be from 0 to {n_features - 1}, those of the fit, got {columns!r}."
+        )
+    return _distinct(given.astype(int) % n_features, columns)
+
+
+def values_of(values, places, names=None):
+    """The columns of a data frame that have the names of the places; other values as they are.
+
+    ``names`` (n_features,) are those of the fit, None where it had none.
+    """
+    found = None if names is None else _get_feature_names(values)
+    if found is None:
+        return values
+    wanted = [str(name) for name in names[places]]
+    missing = sorted(set(wanted) - set(found))
+    if missing:
+        raise ValueError(
+            f"values has no columns {missing}, as they were called in the fit: add them, or give "
+            "an array."
+        )
+    return values.select(wanted) if hasattr(values, "select") else values[wanted]
+
+
+def _place(name, names):
+    if names is None:
+        raise ValueError(
+            f"columns has the name {str(name)!r}, and the fit had no names of columns: give "
+            "places, or fit a data frame."
+        )
+    found = np.flatnonzero(np.asarray(names, dtype=object) == name)
+    if not len(found):
+        known = [str(one) for one in names]
+        raise ValueError(f"columns has {str(name)!r}, which is none of {known}.")
+    return found[0]
+
+
+def _distinct(places, columns):
+    if len(np.unique(places)) < len(places):
+        raise ValueError(f"columns must differ from each other, got {columns!r}.")
+    return places

@@ -107,8 +107,10 @@ class ConjugateMixture(Model):
 
     block_weighs = False
 
-    def __init__(self, prior, log_jacobian=0.0):
-        self.log_jacobian = log_jacobian  # What records add to log densities of scaled rows.
+    def __init__(self, prior, scaler=None):
+        self.prior, self.scaler = prior, scaler
+        # What records add to log densities of scaled rows.
+        self.log_jacobian = 0.0 if scaler is None else scaler.log_jacobian
         self.K, self.p = prior.n_components, len(prior.mean)
         self.family = FAMILIES[prior.covariance_type](
             prior.mean, prior.mean_precision, prior.df, prior.covariance
@@ -251,7 +253,8 @@ class ConjugateMixture(Model):
     def left_out(self, posteriors, X, weight):
         """Log densities of rows under each component, their own responsibility taken out.
 
-        They come in blocks of rows, of shape (n, m K), without the components' ``log_mixing``.
+        Blocks of rows come as their slice, log densities (n, m K), without the components'
+        ``log_mixing``, and what was taken out, (n, m K): responsibility times weight (n,).
         """
         m = len(posteriors.constant)
 
@@ -259,10 +262,9 @@ class ConjugateMixture(Model):
             features = self.family.features(X[rows])
             log_ratio, log_density = self.log_densities(posteriors, features)
             log_joint = log_density + posteriors.log_mixing.ravel()
-            resp, _ = self.responsibilities(log_joint, np.ones(len(features)), np.zeros(m))
-            # No more of a row than there is: weights below 1 have left less of it.
-            resp *= np.minimum(weight[rows], 1.0)[:, None]
+            own = np.ascontiguousarray(weight[rows])
+            resp, _ = self.responsibilities(log_joint, own, np.zeros(m))
             self.family.left_out(posteriors.normals, features, log_ratio, log_density, resp)
-            return log_density
+            return rows, log_density, resp
 
         return in_order(of, self.chunks(len(X), m))

@@ -4,23 +4,22 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
 from skpmd.engine import mirror
-from skpmd.engine import weighting as weights_of
-from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._initialization import initial_counts
-from skpmd.mixture._prior import MixturePrior, Scaler, medians, prior_of
+from skpmd.mixture._left_out import UNLIKE, Drift, stacked
+from skpmd.mixture._prior import prior_of
 from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
 from skpmd.mixture._rows import RowView, joined
+from skpmd.mixture._scaler import Scaler, medians
 
 # n_particles="auto" is the first of so many columns at most.
 _AUTO = {20: 16, 100: 8, np.inf: 4}
@@ -30,44 +29,14 @@ _STARTS, _ROUND = 8, 5
 _MAX_FULL_ITER, _MAX_FULL_ITER_FEW, _FEW_ROWS = 3, 100, 2000
 # batch_size="auto" is at least so many rows, or so many for each column.
 _MIN_BATCH, _BATCH_EACH = 256, 32
-# Stacking ends after so many iterations or when the score gains less, and so many rows speak for
-# the weights at the start, so that none becomes 0.
-_STACKING = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
-# A stream's rows are fitted anew where rows since the last fit, this share of all or more, have
-# changed the mean log density of all by so many nats, beyond so many standard errors.
-_GROWN, _UNLIKE, _ERRORS = 0.1, 0.05, 3.0
 # A particle is a whole mixture: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
-
-
-class Drift(NamedTuple):
-    """What a fit predicted of rows like its own, and how densities of later ones differ."""
-
-    expected: float  # Mean log density of a row that the best particle does not know.
-    sd: float  # Of that of a row.
-    n_fitted: float  # Weighted rows that say so.
-    n_since: float = 0.0  # Weighted rows since.
-    excess: float = 0.0  # Sum of their log densities over what was expected.
-
-    def after(self, log_density, size):
-        """The same after so many more weighted rows of this mean log density."""
-        excess = self.excess + size * (log_density - self.expected)
-        return self._replace(n_since=self.n_since + size, excess=excess)
-
-    def are_unlike(self, total):
-        """Whether the rows since then make all rows, of this total weight, unlike those fitted."""
-        if self.n_since < _GROWN * total:
-            return False
-        error = self.sd * np.sqrt(self.n_since * (1.0 + self.n_since / self.n_fitted))
-        return abs(self.excess) > _UNLIKE * total + _ERRORS * error
 
 
 class ConjugateFit(NamedTuple):
     """Fit result: conjugate particles, and what a stream needs to go on."""
 
-    model: ConjugateMixture  # Of the components.
-    scaler: Scaler  # Of the columns.
-    prior: MixturePrior  # In scaled columns.
+    model: ConjugateMixture  # Of the components, with their prior and the scaler of the columns.
     counts: Counts  # Of the particles.
     reservoir: Reservoir  # Rows to choose weights for predictions by, in the user's columns.
     n_samples_seen: float  # Weighted rows so far.
@@ -83,12 +52,22 @@ class ConjugateFit(NamedTuple):
     merged: dict | None = None  # What there is to say of a merge of shards; None without.
     drift: Drift | None = None  # Of a stream's rows since the last fit; None before there are any.
 
+    @property
+    def scaler(self):
+        """`Scaler` of the columns."""
+        return self.model.scaler
+
+    @property
+    def prior(self):
+        """`MixturePrior` in scaled columns."""
+        return self.model.prior
+
 
 def n_particles(parameters, p):
     """How many particles; one where all would be the same."""
     if parameters.n_particles != "auto":
         return parameters.n_particles
-    if parameters.n_components == 1:
+    if parameters.prior.n_components == 1:
         return 1
     return next(m for most, m in _AUTO.items() if p <= most)
 
@@ -99,32 +78,26 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
     ``weight`` (n,) is how often each counts. The outcome is a `ConjugateFit`. Particles start from
     those of another, ``before``, or where that is None from `initial_counts`.
     """
-    K, kind = parameters.n_components, parameters.covariance_type
+    K, kind = parameters.prior.n_components, parameters.prior.covariance_type
     retained = retained_of(rows, weight, reservoir_size(K, rows.shape[1]))
     sample, all_rows = (retained.X, retained.sampled_weight()), (rows, weight)
     scaler = Scaler.of(*sample, K, kind, None if retained.complete else all_rows)
     X, sample = rows.scaled(scaler), (scaler.transform(sample[0]), sample[1])
-    prior = prior_of(parameters, X, weight, scaler, "conjugate", sample)
-    model = ConjugateMixture(prior, scaler.log_jacobian)
+    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample)
+    model = ConjugateMixture(prior, scaler)
     m = n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
     if before is not None:
         counts = _carried(before, model, m, X, weight, scaler)
     else:
         n_starts = _STARTS if m == 1 < model.K and max_full_iter >= 4 * _ROUND else m
-        counts = once(
-            "starts of particles",
-            lambda: initial_counts(model, X, weight, parameters.init_params, n_starts, rng),
-            rng,
-        )
+        counts = initial_counts(model, X, weight, parameters.init_params, n_starts, rng)
     outcome = _run(parameters, model, _rows(parameters, X, weight), counts, max_full_iter, m, rng)
     # One component is exact after one iteration.
     exact = model.K == 1 and max_full_iter > 0 and not outcome.ended_early
     converged = outcome.converged or exact
     return ConjugateFit(
         model=model,
-        scaler=scaler,
-        prior=prior,
         counts=outcome.particles.block.counts,
         reservoir=retained,
         n_samples_seen=float(weight.sum()),
@@ -189,7 +162,7 @@ def _run(parameters, model, rows, counts, max_full_iter, m, rng):
     # A pass in one batch is a step on all data: the iterations after it do better without it.
     # With one component responsibilities are known, and such a step is exact.
     stochastic = rows.n_batches > 1 and model.K > 1 or not max_full_iter
-    max_iter = parameters.max_iter if stochastic else 0
+    max_iter = parameters.options.max_iter if stochastic else 0
     options = parameters.options._replace(max_iter=max_iter, settings=_SETTINGS)
     full_batch = FullBatch(max_full_iter, _until(model, m, parameters.tol * rows.total))
     start = model.particles(counts)
@@ -262,7 +235,7 @@ def update_conjugate(parameters, before, rows, weight):
     options = parameters.options._replace(settings=_SETTINGS)
     a, _ = coefficients(options, before.n_samples_seen, size)
     n_samples_seen, reservoir, drift = before.n_samples_seen + size, before.reservoir, None
-    if parameters.total_samples is None or a == 0.0:  # This is no second pass.
+    if options.total_samples is None or a == 0.0:  # This is no second pass.
         most = reservoir_size(before.model.K, before.model.p)
         complete, new, weight_of_new = reservoir.complete, rows, weight
         if not complete:  # Then no more of these rows can be retained either.
@@ -275,7 +248,7 @@ def update_conjugate(parameters, before, rows, weight):
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
         reservoir = retained_of(*total, most, complete)
         if before.model.K > 1:  # One component is exact.
-            drift = before.drift or _drift_of(before)
+            drift = before.drift or Drift.of(before)
     stream = Stream(
         before.model.particles(before.counts), None, Records(), before.n_samples_seen, rng
     )
@@ -310,7 +283,7 @@ def _renewed(parameters, fit, rng):
     """
     reservoir, rows = fit.reservoir, RowView(fit.reservoir.X, np.arange(len(fit.reservoir.X)))
     again = fit_conjugate(parameters, rows, reservoir.sampled_weight(), rng)
-    if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + _UNLIKE:
+    if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + UNLIKE:
         return fit._replace(drift=None, interrupted=again.interrupted)
     factor = fit.counts.total / again.counts.total
     counts = again.counts.step(again.counts, 1.0, factor)
@@ -326,53 +299,8 @@ def _with_prior_of_now(parameters, fit, reservoir, counts):
     """A fit with other counts; the prior is not in them, and its defaults follow the rows."""
     scaler = fit.scaler
     X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
-    prior = prior_of(parameters, X, weight, scaler, "conjugate", total=counts.total)
-    if parameters.mean_prior is None:
+    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", total=counts.total)
+    if parameters.prior.mean_prior is None:
         prior = prior._replace(mean=medians(X, reservoir.weight))
-    model = ConjugateMixture(prior, scaler.log_jacobian)
-    return fit._replace(model=model, prior=prior, counts=counts, reservoir=reservoir)
-
-
-def stacked(fit):
-    """Log weights (m, K) of the average of all components that predicts rows best, and how well.
-
-    That is the mean log density, in the user's columns, of a retained row that components do not
-    know.
-    """
-    log_mixing, table, largest = _left_out(fit)
-    m, weight = len(log_mixing), fit.reservoir.sampled_weight()
-    start = log_mixing.ravel() - np.log(m)
-    found = weights_of.stacked(table, weight, start, **_STACKING)
-    score = np.log(np.maximum(np.exp(table) @ np.exp(found), 1e-300)) + largest
-    score = np.average(score, weights=weight) + fit.scaler.log_jacobian
-    return found.reshape(m, -1), score
-
-
-def _drift_of(fit):
-    """`Drift` of rows like those that a fit retains."""
-    log_mixing, table, largest = _left_out(fit)
-    weight = fit.reservoir.sampled_weight()
-    score = logsumexp(table.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
-    score = (score + largest[:, None] + fit.scaler.log_jacobian).T
-    score = score[(score @ weight).argmax()]
-    expected = np.average(score, weights=weight)
-    sd = np.sqrt(np.average((score - expected) ** 2, weights=weight))
-    return Drift(float(expected), float(sd), float(weight.sum()))
-
-
-def _left_out(fit):
-    """Log densities of retained rows under components that do not know them.
-
-    First come the components' log mixing weights (m, K), then densities (n, m K) relative to the
-    row's largest, of which single precision says enough, and then these (n,).
-    """
-    posteriors = fit.model.posteriors(fit.counts)
-    weight, X = fit.reservoir.sampled_weight(), RowView(fit.reservoir.X, scaler=fit.scaler)
-    table = np.empty((len(X), posteriors.log_mixing.size), dtype=np.float32)
-    largest, done = np.empty(len(X)), 0
-    for part in fit.model.left_out(posteriors, X, weight):
-        rows = slice(done, done + len(part))
-        largest[rows] = part.max(axis=1)
-        table[rows] = part - largest[rows, None]
-        done += len(part)
-    return posteriors.log_mixing, table, largest
+    model = ConjugateMixture(prior, scaler)
+    return fit._replace(model=model, counts=counts, reservoir=reservoir)

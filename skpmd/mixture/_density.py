@@ -6,8 +6,7 @@ from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 from skpmd._base.quantiles import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
 from skpmd.mixture._conditional import given
-from skpmd.mixture._particles import root_times
-from skpmd.mixture._special import log_gamma_rise
+from skpmd.mixture._particles import log_gamma_rise, root_times
 
 _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so many numbers.
 
@@ -27,7 +26,7 @@ class MixtureDensity:
         Components of all particles, in scaled columns.
     values : ndarray of shape (n, k)
         Scaled values of the k known columns; k is 0 for a marginal density.
-    scaler : skpmd.mixture._prior.Scaler
+    scaler : skpmd.mixture._scaler.Scaler
         Shifts and scales of the columns of the fit.
 
     Attributes

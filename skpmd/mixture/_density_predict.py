@@ -1,20 +1,17 @@
 """More results of a fitted mixture: densities of some columns, and the uncertainty of labels."""
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
-from skpmd.mixture._columns import places_of, values_of
-from skpmd.mixture._conditional import components_of
+from skpmd._rows.by_block import row_by_row
+from skpmd.mixture._conditional import components_of, places_of, values_of
 from skpmd.mixture._density import MixtureDensity
 from skpmd.mixture._left_out import leave_one_out
-from skpmd.mixture._missing import log_densities, log_jacobians, refuse_missing
-from skpmd.mixture._responsibilities import responsibilities
-from skpmd.mixture._student import Students
+from skpmd.mixture._responsibilities import log_jacobians, log_joints, refuse_missing
 from skpmd.mixture._summaries import draws_of
 
 
@@ -145,8 +142,8 @@ class MixtureQueries:
         draws = self._draws
         weights = np.exp(draws.log_weights)
         out = np.empty((len(rows), draws.log_mixing.shape[1], 2))
-        for some, log_density in log_densities(students_of(draws), rows):
-            proba = responsibilities(log_density, draws.log_mixing)
+        for some, joint in log_joints(draws, rows):
+            proba = softmax(joint, axis=2)
             out[some] = np.moveaxis(weighted_quantile(proba.swapaxes(0, 1), weights, tails), 0, 2)
         return out
 
@@ -169,10 +166,8 @@ class MixtureQueries:
             log p(x_n | theta_i), to be weighted by ``posterior_.weights``.
         """
         rows, draws = self._rows(X), self._draws
-        m, K = draws.log_mixing.shape
-        out = np.tile(log_jacobians(self._state.scaler, rows), (m, 1))
-        for some, log_density in log_densities(students_of(draws), rows):
-            joint = log_density.reshape(-1, m, K) + draws.log_mixing
+        out = np.tile(log_jacobians(self._state.scaler, rows), (len(draws.log_mixing), 1))
+        for some, joint in log_joints(draws, rows):
             out[:, some] += logsumexp(joint, axis=2).T
         return out
 
@@ -197,14 +192,3 @@ class MixtureQueries:
         scaler, components = self._state.scaler, components_of(self._predictive, known, wanted)
         scaled = (values - scaler.shift[known]) / scaler.scale[known]
         return MixtureDensity(wanted, components, scaled, scaler)
-
-
-def students_of(particles):
-    """All components of `MixtureParticles`, one after the other, as `Students`."""
-    p, root = particles.location.shape[-1], particles.scale_cholesky
-    return Students(
-        particles.location.reshape(-1, p),
-        root.reshape(-1, *root.shape[2:]),
-        particles.df.ravel(),
-        particles.product,
-    )

@@ -6,21 +6,21 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
-from skpmd._base.opening import in_parts, opened
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import need_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
-from skpmd.mixture._merge import check_conjugate, merge_conjugate
-from skpmd.mixture._missing import refuse_missing
+from skpmd.mixture._merge import merge_conjugate
 from skpmd.mixture._predict import MixturePredictions
-from skpmd.mixture._prior import MixtureParameters, strategy_of
+from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
+from skpmd.mixture._responsibilities import refuse_missing
 from skpmd.mixture._rows import distinct_rows, rows_of_fit
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
@@ -146,10 +146,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -259,8 +257,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
                 "ess_threshold", "bandwidth", "total_samples", "forgetting", "half_life",
-                "max_time",
-                "checkpoint", "checkpoint_every", "n_jobs", "random_state", "verbose",
+                "max_time", "checkpoint", "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -327,7 +324,6 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         prior=None,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         handle_missing="error",
         n_jobs=None,
         random_state=None,
@@ -367,7 +363,6 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.handle_missing = handle_missing
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -375,12 +370,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.verbose_interval = verbose_interval
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
-        Rows are sorted and scaled a few at a time: in addition to X and ``sample_weight`` this
-        takes about 20 bytes per row and a few megabytes of memory (``strategy="conjugate"``). After
+        Rows are scaled a few at a time: in addition to X and ``sample_weight`` this takes about 20
+        bytes per row, 40 if columns have many ties, and a few megabytes of memory
+        (``strategy="conjugate"``). After
         Ctrl-C the particles are those of the last complete step.
 
         Parameters
@@ -474,7 +469,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
+                fit = update_draws(parameters, before.fit.state, rows, weight)
+                state = draws_state(fit, before)
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)
                 state = conjugate_state(fit, self.weighting, before)
@@ -488,10 +484,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         with self._all_or_nothing():
             refuse_rows(X, y, "counts of components add up")
             self._start_merge(estimators, self._frozen_parameters)
-            refuse_forgetting(estimators)
-            refuse_earlier([one.prior for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
-            check_conjugate([state.strategy for state in states])
+            if any(state.strategy != "conjugate" for state in states):
+                raise ValueError(
+                    "strategy_='parameters' makes draws, which have no counts to add: set "
+                    "strategy='conjugate' for all shards."
+                )
             rng = as_generator(self.random_state)
             fit = merge_conjugate(self._parameters(), [one.fit for one in states], n, rng)
             self._set_state(conjugate_state(fit, self.weighting, states[0]))
@@ -501,7 +499,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
-        return self._record(MixtureParameters, options=self._loop_options())
+        prior = self._record(PriorParameters)
+        return self._record(MixtureParameters, prior=prior, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
         """Checked rows, and how often each counts."""
@@ -519,13 +518,11 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)
-        if strategy == "parameters" and rows.is_read_in_blocks:
-            raise ValueError(
-                "strategy='parameters' needs all rows in memory, and the blocks of X have "
-                f"{len(rows)}: set strategy='conjugate' and component_prior='normal_wishart'."
-            )
         if strategy == "parameters":
-            return draws_state(*fit_draws(parameters, rows[:], weight, rng))
+            remedy = "set strategy='conjugate' and component_prior='normal_wishart'"
+            need_memory(rows.table, "strategy='parameters'", remedy)
+        if strategy == "parameters":
+            return draws_state(fit_draws(parameters, rows, weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
         fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
@@ -566,12 +563,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         """Record of the steps, a dict of ndarray."""
         state = self._state
         history_of = history_of_draws if state.strategy == "parameters" else history_of_conjugate
-        return history_of(state.records)
+        return history_of(state.fit.records)
 
     @result
     def n_iter_(self):
         """Number of steps."""
-        return self._state.records.n
+        return self._state.fit.records.n
 
     @result
     def lower_bound_(self):

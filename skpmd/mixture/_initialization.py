@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from skpmd._base.rows import stratified_sample
+from skpmd._rows.sampling import stratified_sample
 from skpmd.engine.course import counted
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
-from skpmd.mixture._prior import limits_of
 from skpmd.mixture._rows import pieces
+from skpmd.mixture._scaler import limits_of
 
 # A start sees at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 60

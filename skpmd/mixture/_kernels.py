@@ -21,7 +21,7 @@ _HUGE = 1e6
 
 @njit(cache=True, nogil=True)
 def _log_gamma_rise(a, h):
-    """As `skpmd.mixture._special.log_gamma_rise`, of two numbers."""
+    """As `skpmd.mixture._particles.log_gamma_rise`, of two numbers."""
     if a <= _HUGE:
         return math.lgamma(a + h) - math.lgamma(a)
     slope = h * (h - 1.0) / (2.0 * a)
@@ -298,54 +298,6 @@ def _is_less(X, a, Y, b):
         if X[a, j] > Y[b, j]:
             return False
     return False
-
-
-@njit(cache=True, nogil=True)
-def sort_places(X, places, spare):
-    """Places in the order of the rows there, by merging sorted runs, copies in the order they had.
-
-    ``spare`` has the form of ``places``; both are written to, and one of them is returned. Sorting
-    by NumPy needs copies of the columns.
-    """
-    n, width = len(places), 16
-    for start in range(0, n, width):  # Insertion is faster for few.
-        for k in range(start + 1, min(start + width, n)):
-            place, at = places[k], k
-            while at > start and _is_less(X, place, X, places[at - 1]):
-                places[at] = places[at - 1]
-                at -= 1
-            places[at] = place
-    while width < n:
-        for start in range(0, n, 2 * width):
-            middle, end = min(start + width, n), min(start + 2 * width, n)
-            i, j = start, middle
-            for k in range(start, end):
-                if j >= end or (i < middle and not _is_less(X, places[j], X, places[i])):
-                    spare[k] = places[i]
-                    i += 1
-                else:
-                    spare[k] = places[j]
-                    j += 1
-        places, spare = spare, places
-        width *= 2
-    return places
-
-
-@njit(cache=True, nogil=True)
-def merge_copies(X, weight, places, total):
-    """Keep the first place of copies of a row, which sorted places have side by side.
-
-    ``weight`` (n,) is that of all rows of X. The places that stay come first, ``total`` has the
-    weight of each, and their number is returned.
-    """
-    n = 0
-    for place in places:
-        if n > 0 and not _is_less(X, places[n - 1], X, place):
-            total[n - 1] += weight[place]
-        else:
-            places[n], total[n] = place, weight[place]
-            n += 1
-    return n
 
 
 @njit(cache=True, nogil=True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.threads import in_order
+from skpmd.mixture._kernels import quadratic_features
 from skpmd.mixture._smc_kernels import natural_parameters, relative_to_largest
 
 # Densities are taken in blocks of about so many numbers, which stay in a processor's cache, and of
@@ -83,7 +84,7 @@ def _by_blocks(function, mixtures, X, weight):
     size = min(_MAX_ROWS, len(X))
     many = max(1, _BLOCK // (n_components * size))
     for start in range(0, len(X), size):
-        t, w = _products(X[start : start + size]), weight[start : start + size]
+        t, w = quadratic_features(X[start : start + size]), weight[start : start + size]
 
         def of(one, t=t, w=w):
             particles = slice(one, min(one + many, m))
@@ -96,9 +97,3 @@ def _by_blocks(function, mixtures, X, weight):
             return particles, function(t, w, density, total, np.log(total) + top)
 
         yield from in_order(of, range(0, m, many))
-
-
-def _products(X):
-    """t(x): one, the columns and the products of any two; shape (n, q)."""
-    rows, columns = np.triu_indices(X.shape[1])
-    return np.column_stack([np.ones(len(X)), X, X[:, rows] * X[:, columns]])

@@ -6,12 +6,17 @@ from scipy.special import gammaln
 from skpmd.engine.model import Model
 from skpmd.engine.threads import by_rows
 from skpmd.engine.triangular import ends_of
-from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
+from skpmd.mixture._component_priors import (
+    Blend,
+    Independent,
+    NormalWishart,
+    by_parameters,
+    near_rows,
+)
 from skpmd.mixture._likelihood import Mixtures, Sums, log_likelihood, no_sums, sums
-from skpmd.mixture._prior import drawn_in
+from skpmd.mixture._scaler import drawn_in
 from skpmd.mixture._smc_kernels import curvature_roots
-from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
-from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
+from skpmd.mixture._weights import Sticks, blended, by_sticks, log_mixing, sticks_of
 
 # A trajectory whose log scale got so far has left for good.
 _FAR = 100.0
@@ -42,10 +47,11 @@ class ParameterModel(Model):
         n_means = self.n_components * p
         self._ends = np.cumsum([self.n_components - 1, n_means, self._n_factors * self._per_factor])
         self.n_coordinates = int(self._ends[-1])
-        i, j = np.tril_indices(p)
-        logs = np.arange(self._per_factor) if self.type in ("diag", "spherical") else i == j
+        diagonal = np.arange(p), np.arange(p)
+        # Entries of a factor that are coordinates; a spherical one has one for all of them.
+        self._entries = diagonal if self.type in ("diag", "spherical") else np.tril_indices(p)
         at = np.arange(self._ends[1], self.n_coordinates).reshape(self._n_factors, -1)
-        self._logs = at[:, logs].ravel()
+        self._logs = at[:, np.equal(*self._entries)[: self._per_factor]].ravel()
         self.first_columns = self._first_columns()
         self._row_ends = ends_of(self.first_columns)
         self._log_copies = gammaln(self.n_components + 1.0) if self.ordered else 0.0
@@ -71,13 +77,10 @@ class ParameterModel(Model):
     def theta(self, mixtures):
         """Particles of mixtures; the inverse of `mixtures`."""
         log_weights, means, factor = mixtures
-        m, p, at = len(log_weights), self.n_features, np.arange(self.n_features)
+        m, at = len(log_weights), np.arange(self.n_features)
         logs = factor[:, : self._n_factors].copy()
         logs[..., at, at] = np.log(logs[..., at, at])
-        if self.type in ("diag", "spherical"):
-            scales = logs[..., at, at][..., : self._per_factor]
-        else:
-            scales = logs[..., *np.tril_indices(p)]
+        scales = logs[..., *self._entries][..., : self._per_factor]
         parts = [sticks_of(log_weights), means.reshape(m, -1), scales.reshape(m, -1)]
         return np.concatenate(parts, axis=1)
 
@@ -89,10 +92,7 @@ class ParameterModel(Model):
     def _factors(self, scales):
         m, p, at = len(scales), self.n_features, np.arange(self.n_features)
         factor = np.zeros((m, self._n_factors, p, p))
-        if self.type in ("diag", "spherical"):
-            factor[..., at, at] = scales
-        else:
-            factor[..., *np.tril_indices(p)] = scales
+        factor[..., *self._entries] = scales
         factor[..., at, at] = np.exp(factor[..., at, at])
         return np.broadcast_to(factor, (m, self.n_components, p, p))
 
@@ -133,7 +133,7 @@ class ParameterModel(Model):
         """Model with a prior on the way from the initial one's to this one's, not normalised."""
         if power == 1.0:
             return self
-        sticks = blended_sticks(initial.sticks, self.sticks, power)
+        sticks = blended(initial.sticks, self.sticks, power)
         components = Blend(initial.components, self.components, power)
         return ParameterModel(sticks, components, self.direction)
 
@@ -221,15 +221,10 @@ class ParameterModel(Model):
 
     def _by_scales(self, by_factor):
         """Sums over entries of the factors as sums over the coordinates of the precisions."""
-        p, at = self.n_features, np.arange(self.n_features)
         if self.type == "tied":
             by_factor = by_factor.sum(axis=1, keepdims=True)
-        if self.type == "spherical":
-            by = by_factor[..., at, at].sum(axis=-1)
-        elif self.type == "diag":
-            by = by_factor[..., at, at]
-        else:
-            by = by_factor[..., *np.tril_indices(p)]
+        by = by_factor[..., *self._entries]
+        by = by.sum(axis=-1) if self.type == "spherical" else by
         return by.reshape(len(by_factor), -1)
 
 

@@ -59,16 +59,11 @@ class Partition(NamedTuple):
     array([20, 20])
     """
 
-    labels: np.ndarray  # (n,) int: Clusters of the rows, numbered as they come.
-    # Its expected loss: the share of pairs of rows that are wrongly together or apart
-    # (``"binder"``), or the variation of information in nats (``"vi"``).
+    labels: np.ndarray
     expected_loss: float
-    # Of the smallest ball around it, by the loss, that holds ``level`` of the posterior.
     radius: float
-    level: float  # Probability of the ball.
-    # (n,) int: The partition drawn from the posterior that lies in the ball and furthest out.
+    level: float
     horizontal: np.ndarray
-    # (n,) int: Those of the fewest and of the most clusters in the ball, the furthest out of them.
     upper: np.ndarray
     lower: np.ndarray
 

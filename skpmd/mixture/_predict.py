@@ -1,18 +1,22 @@
 """Predictions of a mixture: averages over particles, never from point estimates."""
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.mixture import _partition
-from skpmd.mixture._density_predict import MixtureQueries, students_of
-from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
-from skpmd.mixture._particles import select
-from skpmd.mixture._responsibilities import are_clear, averages, few_of, responsibilities
+from skpmd.mixture._density_predict import MixtureQueries
+from skpmd.mixture._responsibilities import (
+    averages,
+    log_densities,
+    log_jacobians,
+    log_joints,
+    most_probable,
+)
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles
 
@@ -47,7 +51,7 @@ class MixturePredictions(MixtureQueries):
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
         out = log_jacobians(self._state.scaler, X)
-        for rows, log_density in log_densities(students_of(particles), X):
+        for rows, log_density in log_densities(particles, X):
             out[rows] += logsumexp(log_density + log_weights, axis=1)
         return out
 
@@ -95,7 +99,9 @@ class MixturePredictions(MixtureQueries):
             Lower and upper ends, with ``return_interval``.
         """
         rows = self._rows(X)
-        proba = self._probabilities(rows, *self._labelling_particles())
+        log_weights, particles = self._labelling_particles()
+        with self._threads():
+            proba = averages(particles, np.exp(log_weights), rows)
         if return_interval is None:
             return proba
         return proba, self.predict_proba_interval(X, return_interval)
@@ -115,15 +121,8 @@ class MixturePredictions(MixtureQueries):
             Components, from 0.
         """
         X, (log_weights, particles) = self._rows(X), self._labelling_particles()
-        places = few_of(np.exp(log_weights))
-        if places is None:
-            return self._probabilities(X, log_weights, particles).argmax(axis=1)
-        found = self._probabilities(X, np.zeros(len(places)), select(particles, places))
-        labels, left = found.argmax(axis=1), np.flatnonzero(~are_clear(found))
-        if len(left):
-            some = RowView(X.table, left, scaler=X.scaler)
-            labels[left] = self._probabilities(some, log_weights, particles).argmax(axis=1)
-        return labels
+        with self._threads():
+            return most_probable(particles, np.exp(log_weights), X)
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit, and return the most probable component of each row.
@@ -170,7 +169,7 @@ class MixturePredictions(MixtureQueries):
         n_samples = check_n_draws("n_samples", n_samples)
         rng = as_generator(self.random_state if random_state is None else random_state)
         particles = self._predictive
-        students, K = students_of(particles), particles.log_mixing.shape[1]
+        students, K = particles.students, particles.log_mixing.shape[1]
         weights = np.exp(particles.log_predictive.ravel())
         drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         drawn = drawn[np.argsort(drawn % K, kind="stable")]
@@ -196,7 +195,8 @@ class MixturePredictions(MixtureQueries):
             in nats.
         """
         log_likelihood = self._best_score(X)  # This checks X.
-        return -2.0 * log_likelihood + self._n_parameters() * np.log(np.shape(X)[0])
+        n_coordinates = self._state.prior.n_coordinates
+        return -2.0 * log_likelihood + n_coordinates * np.log(np.shape(X)[0])
 
     def aic(self, X):
         """Akaike information criterion of the best particle's mixture; lower is better.
@@ -213,7 +213,7 @@ class MixturePredictions(MixtureQueries):
         float
             Minus twice the log-likelihood, plus twice the number of free parameters, in nats.
         """
-        return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
+        return -2.0 * self._best_score(X) + 2.0 * self._state.prior.n_coordinates
 
     def component_interval(self, level=0.9):
         """Central credible intervals of the parameters of relabelled components.
@@ -315,19 +315,7 @@ class MixturePredictions(MixtureQueries):
         """Log weights of the particles that matter for labels, and these particles."""
         log_weights = self._predictive.log_weights
         places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
-        return log_weights[places], select(self._predictive, places)
-
-    def _probabilities(self, X, log_weights, particles):
-        """Responsibilities (n, K) averaged over particles."""
-        weights, log_mixing, out = np.exp(log_weights), particles.log_mixing, None
-        for rows, students, some in by_pattern(students_of(particles), X):
-            with self._threads():
-                found = averages(students, log_mixing, weights, some)
-            if isinstance(rows, slice):  # All of them, of which no copy is made.
-                return found
-            out = np.empty((len(X), log_mixing.shape[1])) if out is None else out
-            out[rows] = found
-        return out
+        return log_weights[places], self._predictive.select(places)
 
     def _rows(self, X):
         """Checked rows in scaled columns, as a `RowView`."""
@@ -357,22 +345,17 @@ class MixturePredictions(MixtureQueries):
         _partition.check_rows(len(X))
         log_weights, particles = self._labelling_particles()
         out = np.empty((len(log_weights), len(X), particles.log_mixing.shape[1]))
-        for rows, log_density in log_densities(students_of(particles), X):
-            out[:, rows] = responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
+        for rows, joint in log_joints(particles, X):
+            out[:, rows] = softmax(joint, axis=2).swapaxes(0, 1)
         return out, log_weights
-
-    def _n_parameters(self):
-        """Free parameters of one mixture."""
-        return self._state.prior.n_coordinates
 
     def _best_score(self, X):
         """Log-likelihood of the best particle."""
         X, particles = self._rows(X), self._predictive
         if self._state.strategy == "conjugate":  # Their weights may be equal, their ELBOs are not.
             model, counts = self._state.fit.model, self._state.fit.counts
-            particles = select(particles, [int(model.posteriors(counts).elbo.argmax())])
+            particles = particles.select([int(model.posteriors(counts).elbo.argmax())])
         total = np.zeros(len(particles.log_mixing))
-        for _, log_density in log_densities(students_of(particles), X):
-            joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
+        for _, joint in log_joints(particles, X):
             total += logsumexp(joint, axis=2).sum(axis=0)
         return float(total.max() + log_jacobians(self._state.scaler, X).sum())

@@ -1,33 +1,24 @@
-"""What a mixture estimator's parameters mean for its rows: scaled columns and the prior of them."""
+"""What a mixture estimator's parameters mean for its rows: the prior, in scaled columns."""
 
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from skpmd._base.utils import as_floats
 from skpmd.engine.loop import Options
 from skpmd.mixture._rows import each_added, over_rows, pieces
+from skpmd.mixture._scaler import REACH, drawn_in, reach_of, variance_about
 
 # The prior scatter is this share of the rows' covariance, for components are tighter than all rows.
 _COVARIANCE_SHARE = 0.01
 # The conjugate strategy's share falls once a component has more rows than this, and it stops here.
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
-# A column's scale is that of gaps between values this share of a component's rows apart, by so many
-# of its quantiles.
-_GAP_SHARE, _N_QUANTILES = 0.25, 400
-# Gaps so many times wider than the others end a group of values; as much narrower than those of
-# this quantile they are of values that are nearly tied.
-_APART, _MANY = 10.0, 0.7
 # Values count for the prior's defaults as if they were at most so many scales from the median.
 _NEAR = 3.0
 # The variance that the prior's default starts from is at most so many squared scales.
 _WIDEST = 2.0
-# Rows beyond all but this share of them, and beyond so many rows, may be mistakes; the prior of the
-# means need not reach them. It reaches all others where they are within so many scales.
-_RARE, _FEW_MISTAKES, _REACH = 0.01, 2.5, 5.0
 # An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
 # A prior may be so many sds of the rows away from them, and so many of their variances wide.
 _MAX_MEAN, _MAX_SCATTER = 1e7, 1e15
@@ -40,14 +31,11 @@ _MIN_DF, _MAX_DF = 0.1, 1e15
 _CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
-class MixtureParameters(NamedTuple):
-    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
+class PriorParameters(NamedTuple):
+    """Parameters of `GaussianMixturePMD` that say what the prior is; see there."""
 
     n_components: int
-    strategy: str
     covariance_type: str
-    n_particles: int | str
-    weighting: str
     weight_concentration_prior_type: str
     weight_concentration_prior: float | None
     discount: float
@@ -58,147 +46,20 @@ class MixtureParameters(NamedTuple):
     degrees_of_freedom_prior: float | None
     covariance_prior: float | np.ndarray | None
     reg_covar: float
+
+
+class MixtureParameters(NamedTuple):
+    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
+
+    strategy: str
+    n_particles: int | str
     init_params: str
     batch_size: int | str
-    max_iter: int
     max_full_iter: int | str
     tol: float
-    step_size: float
-    step_offset: float
-    step_decay: float
-    ess_threshold: float
-    total_samples: float | None
     verbose_interval: int
-    options: Options  # Of the loop.
-
-
-class Scaler(NamedTuple):
-    """Shift and scale of the columns."""
-
-    # (p,): Scaled x is (x - shift) / scale.
-    shift: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, sample, weight, n_components, covariance_type, rows=None):
-        """Weighted medians, and scales of gaps between near values, as sds of a normal column.
-
-        Far groups, sentinels and mistyped values leave them as they are. A column whose values are
-        all alike but for rare ones, fewer than quantiles tell, has the sd of its values, and one
-        without variation scale 1. Spherical components have one scale for all columns, of those
-        that vary more often where there are any. The sample (n, p) counts ``weight`` (n,) times;
-        sds are those of ``rows``, a `RowView` and its weights, where these are more.
-        """
-        shift, scale = _medians_and_scales(sample, weight, n_components)
-        is_spherical, is_rare = covariance_type == "spherical", scale == 0.0
-        if is_rare.all() or (is_rare.any() and not is_spherical):
-            scale = np.where(is_rare, _sds(*(rows or (sample, weight)), shift), scale)
-        if is_spherical:
-            largest = scale.max() or 1.0  # Squares of tiny scales would underflow.
-            scale = np.full_like(scale, largest * np.sqrt(np.mean((scale / largest) ** 2)))
-        return cls(shift, np.where(scale == 0.0, 1.0, scale))
-
-    @property
-    def log_jacobian(self):
-        """What is added to the log density of a scaled row to give that of the row."""
-        return -np.log(self.scale).sum()
-
-    def transform(self, X, out=None):
-        """Rows, or locations, in scaled columns; in the array ``out``, if there is one."""
-        out = np.subtract(X, self.shift, out=out)
-        out /= self.scale
-        return out
-
-    def inverse_transform(self, X):
-        """Scaled rows, or locations, in the user's columns."""
-        return X * self.scale + self.shift
-
-
-def _medians_and_scales(X, weight, n_components):
-    """Weighted medians of columns, and their scales, each (p,); a scale is 0 without variation.
-
-    Gaps are between quantiles that are a share of a component's rows apart. Half of them are
-    smaller, so that gaps between groups do not count; where groups are far apart, a gap is that of
-    a larger share of the values of one. Of values that are tied, or nearly so beside the gaps of
-    many others, those others stand for all as squares do. A few values, of which most rows have
-    one, leave gaps wider than the standard deviation, which is the most. The scale is 1 for a
-    standard normal column.
-    """
-    step = max(_GAP_SHARE / n_components, 1.0 / len(X))
-    n = max(_N_QUANTILES, int(np.ceil(4.0 / step)))
-    ahead = min(int(np.ceil(step * n)), n - 1)
-    at = (np.arange(n) + 0.5) / n
-    values, normal = _quantiles(X, weight, at), ndtri(at)
-    median = 0.5 * (values[(n - 1) // 2] + values[n // 2])
-    gaps, scale = values[ahead:] - values[:-ahead], np.zeros(X.shape[1])
-    # Rounding leaves a constant column of 1e9 gaps of 1e-7.
-    present = gaps > 10.0 * np.finfo(float).eps * np.abs(median)
-    present &= gaps > np.quantile(gaps, _MANY, axis=0) / _APART
-    for j in np.flatnonzero(present.any(axis=0)):
-        typical, share = np.median(gaps[present[:, j], j]), np.sqrt(present[:, j].mean())
-        step = min(int(ahead * _n_groups(gaps[:, j] <= _APART * typical, ahead)), n - 1)
-        scale[j] = share * typical / np.median(normal[step:] - normal[:-step])
-    return median, np.minimum(scale, _sds(X, weight, np.average(X, axis=0, weights=weight)))
-
-
-def _n_groups(near, ahead):
-    """Effective number of groups of a column's quantiles, of which each near gap joins two."""
-    ends = np.flatnonzero(np.diff(np.concatenate([[0], near, [0]])))
-    sizes = ends[1::2] - ends[::2] + ahead
-    return sizes.sum() ** 2 / (sizes**2).sum()
-
-
-def medians(X, weight):
-    """Weighted medians of columns, as those of a `Scaler`."""
-    return _medians_and_scales(X, weight, 1)[0]
-
-
-def _sds(X, weight, centre):
-    """Weighted standard deviations of all rows around a centre; 0 where rounding leaves more."""
-    sds = np.sqrt(over_rows(partial(_variance, weight.sum(), centre), X, weight, add=np.add))
-    return np.where(sds <= 10.0 * np.finfo(float).eps * np.abs(centre), 0.0, sds)
-
-
-def _variance(total, centre, X, weight):
-    """Weighted variances of the columns around a centre."""
-    variance = np.zeros(X.shape[1])
-    for some in pieces(X):
-        variance += (weight[some] / total) @ (X[some] - centre) ** 2
-    return variance
-
-
-def reach_of(X, weight, all_rows=False):
-    """Largest distance of scaled rows (n, p) from 0 in each column, but for rows that are rare."""
-    X = np.abs(X)
-    if all_rows:
-        return X.max(axis=0)
-    place = 1.0 - max(_RARE, _FEW_MISTAKES / len(X))
-    return _quantiles(X, weight, np.array([max(place, 0.0)]))[0]
-
-
-def drawn_in(X, weight):
-    """Scaled rows (n, p) whose rare values far from 0 are as near as the others."""
-    reach = limits_of(X, weight)
-    return np.clip(X, -reach, reach)
-
-
-def limits_of(X, weight):
-    """Where `drawn_in` takes far values to, (p,)."""
-    return np.maximum(reach_of(X, weight), _REACH)
-
-
-def _quantiles(X, weight, at):
-    """Weighted quantiles of columns, each the value of a row; shape (len(at), p)."""
-    if (weight == weight[0]).all():  # Places are those of all columns.
-        places = np.ceil(at * len(X) - _ROUNDING).astype(int) - 1
-        return np.sort(X, axis=0)[np.maximum(places, 0)]
-    out = np.empty((len(at), X.shape[1]))
-    for j, column in enumerate(X.T):
-        order = np.argsort(column, kind="stable")
-        total = np.cumsum(weight[order])
-        places = np.searchsorted(total, (at - _ROUNDING) * total[-1], side="left")
-        out[:, j] = column[order[np.minimum(places, len(X) - 1)]]
-    return out
+    prior: PriorParameters
+    options: Options  # Of the loop and of streams.
 
 
 class MixturePrior(NamedTuple):
@@ -243,7 +104,7 @@ def strategy_of(parameters):
     Draws of all parameters take seconds for a hundred rows, and minutes for a thousand: nobody who
     asks for a mixture in general waits for them.
     """
-    if parameters.component_prior == "independent":
+    if parameters.prior.component_prior == "independent":
         if parameters.strategy == "conjugate":
             raise ValueError(
                 "component_prior='independent' is not conjugate: set strategy='parameters' or "
@@ -302,14 +163,14 @@ def _mean_precision(X, weight, kind, strategy):
     those of a single row.
     """
     reach = reach_of(X, weight, all_rows=kind == "tied").max()
-    near = _REACH * (np.sqrt(X.shape[1]) if kind == "spherical" else 1.0)
+    near = REACH * (np.sqrt(X.shape[1]) if kind == "spherical" else 1.0)
     return _MEAN_PRECISION[strategy] * (near / max(reach, near)) ** 2
 
 
 def _spread(X, weight):
     """Standard deviations of scaled rows, without rare values far away; 1 without variation."""
     X = drawn_in(X, weight)
-    sds = np.sqrt(_variance(weight.sum(), np.average(X, axis=0, weights=weight), X, weight))
+    sds = np.sqrt(variance_about(weight.sum(), np.average(X, axis=0, weights=weight), X, weight))
     return np.where(sds > 0.0, sds, 1.0)
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd.mixture._particles import MixtureParticles, is_diagonal, select
-
 # Matrices of affinities have about so many entries at once.
 _MAX_NUMBERS = 1 << 17
 # This share of the distance is subtracted from affinities: it decides where nothing overlaps.
@@ -38,8 +36,7 @@ def relabelling(particles, before=None):
     order = np.array([_assigned(one)[0] for one in affinity])
     if before is None:
         return order
-    both = zip(select(before, [_best(before)])[:-1], select(particles, [best])[:-1], strict=True)
-    pair = MixtureParticles(*(np.concatenate(values) for values in both))
+    pair = before.select([_best(before)]).joined(particles.select([best]))
     return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
 
 
@@ -50,19 +47,11 @@ def matches(particles, others):
     have the shape (m, m', K), int; with them come the affinities (m, m'), 1 where both are the
     same. The arguments are as of `relabelling`.
     """
-    both = [np.concatenate(pair) for pair in zip(particles[:-1], others[:-1], strict=True)]
-    both, m = MixtureParticles(*both), len(particles.log_weights)
+    both, m = particles.joined(others), len(particles.log_weights)
     places = np.arange(m, len(both.log_weights))
     found = [[_assigned(one) for one in _affinities(both, i, places)] for i in range(m)]
     order = np.array([[one[0] for one in row] for row in found])
     return order, np.array([[one[1] for one in row] for row in found])
-
-
-def relabelled(particles, order):
-    """`MixtureParticles` with their components in the orders given."""
-    rows = np.arange(len(order))[:, None]
-    fields = "log_mixing", "log_predictive", "location", "scale_cholesky", "df"
-    return particles._replace(**{name: getattr(particles, name)[rows, order] for name in fields})
 
 
 def _best(particles):
@@ -94,7 +83,7 @@ def _assigned(affinity):
 def _affinities(particles, best, places):
     """Affinities of the best particle's components with others'; shape (len(places), K, K)."""
     _, n_components, p = particles.location.shape
-    numbers = n_components**2 * (p if is_diagonal(particles) else p**2)
+    numbers = n_components**2 * (p if particles.is_diagonal else p**2)
     many = max(1, _MAX_NUMBERS // numbers)
     parts = [
         _affinity(particles, best, places[start : start + many])
@@ -106,7 +95,7 @@ def _affinities(particles, best, places):
 def _affinity(particles, best, places):
     root = particles.scale_cholesky
     away = particles.location[places][:, None] - particles.location[best][:, None]
-    of_middle = _of_diagonals if is_diagonal(particles) else _of_matrices
+    of_middle = _of_diagonals if particles.is_diagonal else _of_matrices
     square, log_det, logs = of_middle(root[places], root[best], away)
     p = away.shape[-1]
     log_det = log_det - 0.5 * (logs[0][:, None] + logs[1][:, None])

@@ -1,13 +1,16 @@
-"""Responsibilities averaged over particles that are mixtures of normals.
+"""Densities of rows under particles, and responsibilities averaged over these.
 
-A normal's log density is linear in the features (1, x, x x') of a row, or (1, x, x^2): those of
-many rows under many components are one matrix product.
+A row with missing values is predicted by the exact marginal of the columns that it has. A normal's
+log density is linear in the features (1, x, x x') of a row, or (1, x, x^2): those of many rows
+under many components are one matrix product.
 """
 
 import numpy as np
 from scipy.special import softmax
 
+from skpmd._rows.table import has_missing
 from skpmd.engine.threads import each
+from skpmd.mixture._rows import RowView, pieces
 from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
 
 # Rows are taken so many at a time, with particles of about so many densities.
@@ -16,25 +19,57 @@ _ROWS, _DENSITIES = 2048, 1 << 17
 _FEW, _CLEAR = 128, 0.3
 
 
-def responsibilities(log_density, log_mixing):
-    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
-    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
+def log_densities(particles, X):
+    """Rows of a `RowView` by some at a time: their places or slice, and log densities (n, m K)."""
+    for places, students, part in _by_pattern(particles.students, X):
+        for rows, log_density in students.blocks(part):
+            yield rows if isinstance(places, slice) else places[rows], log_density
 
 
-def averages(students, log_mixing, weights, X):
-    """Responsibilities (n, K) of rows, averaged over weighted particles.
+def log_joints(particles, X):
+    """The same with the log mixing weights of components within their particle, (n, m, K)."""
+    for rows, log_density in log_densities(particles, X):
+        log_mixing = particles.log_mixing
+        yield rows, log_density.reshape(-1, *log_mixing.shape) + log_mixing
 
-    ``students`` are their components one after the other, ``log_mixing`` (m, K) their log weights
-    within each particle, and X an array or a `RowView`.
-    """
-    of = _of_normals if students.normal.all() else _of_students
-    return of(students, log_mixing, weights, X)
+
+def averages(particles, weights, X):
+    """Responsibilities (n, K) of rows of a `RowView`, averaged over weighted particles."""
+    out = np.empty((0, particles.log_mixing.shape[1]))
+    for rows, students, some in _by_pattern(particles.students, X):
+        of = _of_normals if students.normal.all() else _of_students
+        found = of(students, particles.log_mixing, weights, some)
+        if isinstance(rows, slice):  # All of them, of which no copy is made.
+            return found
+        out = out if len(out) else np.empty((len(X), out.shape[1]))
+        out[rows] = found
+    return out
+
+
+def most_probable(particles, weights, X):
+    """Most probable component of each row, (n,), by `averages`; few particles tell most of them."""
+    if particles.log_mixing.shape[1] == 1:
+        return np.zeros(len(X), dtype=np.int64)
+    if len(weights) < 4 * _FEW:
+        return averages(particles, weights, X).argmax(axis=1)
+    shares = np.cumsum(weights) / np.sum(weights)
+    places = np.searchsorted(shares, (np.arange(_FEW) + 0.5) / _FEW)
+    some = particles.select(np.minimum(places, len(weights) - 1))
+    found = averages(some, np.ones(_FEW), X)
+    labels = found.argmax(axis=1)
+    second, best = np.partition(found, -2, axis=1)[:, -2:].T
+    left = np.flatnonzero(best - second <= _CLEAR)
+    if len(left):
+        rows = RowView(X.table, left, scaler=X.scaler)
+        labels[left] = averages(particles, weights, rows).argmax(axis=1)
+    return labels
 
 
 def _of_students(students, log_mixing, weights, X):
     out = np.empty((len(X), log_mixing.shape[1]))
     for rows, log_density in students.blocks(X):
-        mean = np.tensordot(responsibilities(log_density, log_mixing), weights, axes=(1, 0))
+        joint = log_density.reshape(-1, *log_mixing.shape) + log_mixing
+        mean = np.tensordot(softmax(joint, axis=2), weights, axes=(1, 0))
         out[rows] = mean / mean.sum(axis=1, keepdims=True)
     return out
 
@@ -61,18 +96,40 @@ def _of_normals(students, log_mixing, weights, X):
     return out
 
 
-def few_of(weights):
-    """Places of a few particles that stand for all, each with the same weight; None for all."""
-    if len(weights) < 4 * _FEW:
-        return None
-    shares = np.cumsum(weights) / np.sum(weights)
-    places = np.searchsorted(shares, (np.arange(_FEW) + 0.5) / _FEW)
-    return np.minimum(places, len(weights) - 1)
+# ---------------------------------------------------------------------- missing values
+def _by_pattern(students, X):
+    """Rows that miss the same columns, and what predicts them.
+
+    Yields places of rows, components of the columns that these have, and the rows in these columns
+    alone; where nothing is missing all rows at once, as they are.
+    """
+    if not has_missing(X.table):
+        yield slice(None), students, X
+        return
+    patterns, which = np.unique(_missing(X), axis=0, return_inverse=True)
+    for i, missing in enumerate(patterns):
+        places, columns = np.flatnonzero(which.ravel() == i), np.flatnonzero(~missing)
+        yield places, students.marginal(columns), X[places][:, columns]
 
 
-def are_clear(probabilities):
-    """Whether few particles tell the most probable component of each row, shape (n,)."""
-    if probabilities.shape[1] == 1:
-        return np.ones(len(probabilities), dtype=bool)
-    second, best = np.partition(probabilities, -2, axis=1)[:, -2:].T
-    return best - second > _CLEAR
+def log_jacobians(scaler, X):
+    """What is added to log densities of scaled rows, of the columns that each has; shape (n,)."""
+    if not has_missing(X.table):
+        return np.full(len(X), scaler.log_jacobian)
+    return np.where(_missing(X), 0.0, -np.log(scaler.scale)).sum(axis=1)
+
+
+def refuse_missing(X, method):
+    """ValueError where rows of a fit have missing values."""
+    if has_missing(X):
+        count = sum(int(np.isnan(X[some]).any(axis=1).sum()) for some in pieces(X))
+        raise ValueError(
+            f"Input X contains NaN in {count} of {len(X)} rows, and {method} needs complete rows "
+            "(handle_missing='marginal' is for predictions): leave them out, or impute them, for "
+            "example by sklearn.impute.IterativeImputer."
+        )
+
+
+def _missing(X):
+    """Which values of a `RowView` are missing, (n, p)."""
+    return np.isnan(X.table if X.places is None else X.table[X.places])

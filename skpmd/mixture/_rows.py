@@ -9,9 +9,11 @@ from functools import partial
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.rows import group_size, is_read_in_blocks
+from skpmd._rows.order import group_size
+from skpmd._rows.sampling import merged
+from skpmd._rows.table import is_in_memory
 from skpmd.engine.sums import are_elsewhere
-from skpmd.mixture._kernels import join_sorted, merge_copies, scaled_rows, sort_places
+from skpmd.mixture._kernels import join_sorted, scaled_rows
 
 _AT_ONCE, _MIN_AT_ONCE = (
     1 << 15,
@@ -38,9 +40,9 @@ class RowView:
         return len(self.table if self.places is None else self.places)
 
     @property
-    def is_read_in_blocks(self):
-        """Whether the rows are not in memory."""
-        return is_read_in_blocks(self.table)
+    def is_in_memory(self):
+        """As of the table."""
+        return is_in_memory(self.table)
 
     @property
     def shape(self):
@@ -56,21 +58,21 @@ class RowView:
 
     @property
     def total(self):
-        """``total(function, add, held, places=None)``, as of the table, where it has that."""
+        """``total(function, add, sent, places=None)``, as of the table, where it has that."""
         return self._total if are_elsewhere(self.table) else None
 
     def _total(self, function, add, held, places=None):
         return self.table.total(partial(_of_view, function, self.scaler), add, held, places)
 
-    def held(self, rest, places=None):
+    def sent(self, rest, places=None):
         """As of the table: ``rest(slice)`` for the rows of each of its blocks."""
-        return self.table.held(rest, places)
+        return self.table.sent(rest, places)
 
     def held_columns(self, columns):
         """The same of columns of the rows, which are those of the last call most of the time."""
         known, held = self._held
         if known is None or any(a is not b for a, b in zip(known, columns, strict=True)):
-            held = self.held(lambda rows: tuple(np.array(one[rows]) for one in columns))
+            held = self.sent(lambda rows: tuple(np.array(one[rows]) for one in columns))
             self._held = columns, held
         return held
 
@@ -127,9 +129,9 @@ def rows_of_fit(table, weight):
     present = weight > 0.0
     if present.all():
         return RowView(table), weight
-    if is_read_in_blocks(table):
-        return RowView(table.only(present)), weight[present]
-    return RowView(table, np.flatnonzero(present)), weight[present]
+    if is_in_memory(table):  # No row is copied.
+        return RowView(table, np.flatnonzero(present)), weight[present]
+    return RowView(table[present]), weight[present]
 
 
 def distinct_rows(table, weight):
@@ -138,21 +140,13 @@ def distinct_rows(table, weight):
     ``weight`` (n,) says how often each row of the table (n, p) counts. The weights returned can
     only be read: equal ones share memory.
     """
-    # Half the memory where numbers of rows allow for it.
-    dtype = np.int32 if len(weight) <= np.iinfo(np.int32).max else np.int64
-    present = weight > 0.0
-    if present.all():
-        places = np.arange(len(weight), dtype=dtype)
-    else:
-        places = np.flatnonzero(present).astype(dtype)
-    del present
-    places = sort_places(table, places, np.empty_like(places))
-    total = np.empty(len(places))
-    n = merge_copies(table, weight, places, total)
-    if n < len(places):
-        places, total = places[:n].copy(), total[:n].copy()
-    elif (total == total[0]).all():  # Equal ones need no memory.
-        total = np.broadcast_to(total[0], n)
+    places, total = merged(weight, table)
+    present = total > 0.0
+    if not present.all():
+        places, total = places[present], total[present]
+    # Where there are no copies, equal ones need no memory.
+    if len(total) == np.count_nonzero(weight > 0.0) and (total == total[0]).all():
+        total = np.broadcast_to(total[0], len(total))
     return RowView(table, places), total
 
 

@@ -8,15 +8,18 @@ import numpy as np
 from skpmd._base.progress import bar_of_tempering
 from skpmd._base.records import Records
 from skpmd._base.results import convergence_warnings
-from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
 from skpmd.engine.smc import tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
-from skpmd.mixture._particles import MixtureParticles, SMCFit
-from skpmd.mixture._prior import Scaler, prior_of
+from skpmd.mixture._particles import MixtureParticles
+from skpmd.mixture._prior import MixturePrior, prior_of
+from skpmd.mixture._reservoir import Reservoir, discounted
+from skpmd.mixture._rows import joined
+from skpmd.mixture._scaler import Scaler
 
 N_PARTICLES = 2000
 # All rows of a stream are retained up to so many.
@@ -35,175 +38,172 @@ _COLUMNS = {"log_increment": np.nan, "n_moves": 0, "acceptance": np.nan, "correl
 class SMCState(NamedTuple):
     """What a stream of parts needs to go on."""
 
-    model: ParameterModel  # With the order that the first rows gave to components.
-    # The particles, in the model's coordinates (None after a fit that has ended early), and the
-    # record of all steps.
+    model: ParameterModel  # With the order that the rows of the last fit gave to components.
+    scaler: Scaler  # Of the columns.
+    prior: MixturePrior  # In scaled columns.
+    # The particles, in the model's coordinates (None before the first fit, and after one that has
+    # ended early), and the record of all steps.
     stream: Stream
-    # All rows so far with what they count now; None once they were too many to retain.
-    retained: Batch | None
+    # All rows so far, in the user's columns; None once they were too many to retain.
+    retained: Reservoir | None
     # Of the rows so far, nan where it is not known; and the variance of the estimate.
     log_evidence: float
     variance: float
     # Distinct rows of the last fit to all rows; 0 after a fit that has ended early.
-    n_rows_fitted: int = 0
+    n_rows_fitted: int
 
 
-def fit_draws(parameters, X, weight, rng):
-    """Fit all rows: the result, the scaler of the columns, and the prior in scaled columns.
+class SMCFit(NamedTuple):
+    """Fit result of ``strategy="parameters"``."""
 
-    X (n, p) holds distinct rows, in sorted order and in the user's columns, and ``weight`` (n,) how
-    often each counts.
-    """
-    scaler, prior = _scaler_and_prior(parameters, X, weight)
-    return fit_smc(parameters, prior, scaler.transform(X), weight, rng), scaler, prior
+    particles: MixtureParticles  # Draws of the posterior, df = inf; scaled columns.
+    converged: bool  # Whether the posterior was reached.
+    # Whether Ctrl-C ended it; the particles are then those of the last complete step.
+    interrupted: bool
+    convergence_warnings: list  # Reasons not to trust it.
+    state: SMCState  # What a stream needs to go on.
 
+    @property
+    def scaler(self):
+        """`Scaler` of the columns."""
+        return self.state.scaler
 
-def update_draws(parameters, before, X, weight):
-    """The draws after one call's rows of a stream; arguments and results are as of `fit_draws`.
+    @property
+    def prior(self):
+        """`MixturePrior` in scaled columns."""
+        return self.state.prior
 
-    A first part of one row says nothing of scales: while all rows are retained, and the last fit
-    saw at most half of them, the scaler and the prior's defaults are found anew too. The
-    `MixtureState` ``before`` is left as it is.
-    """
-    scaler, state = before.scaler, before.fit.state
-    scaled, size = scaler.transform(X), float(weight.sum())
-    if not _too_many(state, weight):
-        a, b = coefficients(parameters.options, state.stream.seen, size)
-        total = _joined(state.retained, Batch(scaled, None, b * weight), a)
-        places, weights = merged(total.weight, total.X)
-        if len(places) >= 2 * state.n_rows_fitted:
-            X = scaler.inverse_transform(total.X[places])
-            return _refit(parameters, X, weights, size, a, state)
-    return update_smc(parameters, scaled, weight, state), scaler, before.prior
+    @property
+    def records(self):
+        """`Records` of the steps."""
+        return self.state.stream.records
 
+    @property
+    def n_samples_seen(self):
+        """Weighted rows so far."""
+        return self.state.stream.seen
 
-def _refit(parameters, X, weight, size, a, state):
-    """As `fit_draws` of all rows, but as the next step of a stream.
+    @property
+    def log_evidence(self):
+        """Log marginal likelihood in the user's columns, None where it is not known.
 
-    That step has coefficient a on the past, and adds so many weighted rows to it. The evidence is
-    that of rows none of which have been forgotten.
-    """
-    scaler, prior = _scaler_and_prior(parameters, X, weight)
-    known = state.stream.particles is None or not np.isnan(state.log_evidence)
-    rows = Batch(scaler.transform(X), None, weight)
-    first = SMCState(
-        model=parameter_model(prior, rows.X, weight),
-        stream=state.stream._replace(particles=None),
-        retained=None,
-        log_evidence=0.0 if known else np.nan,
-        variance=0.0,
-    )
-    return _tempered(parameters, first, rows, a, size), scaler, prior
+        Labels count, so it is that of the unordered mixture.
+        """
+        value = self.state.log_evidence + self.n_samples_seen * self.scaler.log_jacobian
+        return None if np.isnan(value) else float(value)
+
+    @property
+    def log_evidence_se(self):
+        """Its standard error."""
+        return float(np.sqrt(self.state.variance))
 
 
-def _scaler_and_prior(parameters, X, weight):
-    scaler = Scaler.of(X, weight, parameters.n_components, parameters.covariance_type)
-    return scaler, prior_of(parameters, scaler.transform(X), weight, scaler, "parameters")
-
-
-def fit_smc(parameters, prior, X, weight, rng):
+def fit_draws(parameters, rows, weight, rng):
     """Posterior given all rows, by tempered SMC: equally weighted draws, and the log evidence.
 
-    X (n, p) holds distinct scaled rows, in sorted order, and ``weight`` (n,) how often each counts.
+    ``rows`` is a `RowView` of distinct ones, sorted, in the user's columns, and ``weight`` (n,) how
+    often each counts. The outcome is an `SMCFit`.
     """
-    rows = Batch(np.ascontiguousarray(X), None, weight)
+    retained = Reservoir(rows[:], weight, np.ones(len(weight)), True)
     stream = Stream(None, None, Records(), 0.0, rng)
-    state = SMCState(parameter_model(prior, X, weight), stream, None, 0.0, 0.0)
-    return _tempered(parameters, state, rows, 0.0, float(weight.sum()))
+    state = first_state(*_scaler_and_prior(parameters, retained), retained, stream)
+    return tempered(parameters, state, retained, 0.0, float(weight.sum()))
 
 
-def update_smc(parameters, X, weight, state):
-    """Posterior after the rows of one more part; arguments are as of `fit_smc`.
+def update_draws(parameters, state, rows, weight):
+    """Posterior after one call's rows of a stream; arguments are as of `fit_draws`.
 
-    As long as rows are few they are retained, and particles move from the posterior of the part
-    before to that of all rows by tempering. Later the rows are let go: the weights of the particles
-    follow the sequential Bayes rule (or a mirror step, `skpmd._base.streaming.coefficients`), and
-    particles are rejuvenated by their kernel density estimate when few are effective.
+    As long as rows are few they are retained, and particles move from the posterior of the call
+    before to that of all rows by tempering. A first part of one row says nothing of scales: where
+    the last fit saw at most half of the rows, the scaler and the prior's defaults are found anew,
+    and particles start anew. Later the rows are let go: the weights of the particles follow the
+    sequential Bayes rule (or a mirror step, `skpmd._base.streaming.coefficients`), and particles
+    are rejuvenated by their kernel density estimate when few are effective.
 
     Draws are weighted once rows are no longer retained; the log evidence is known as long as they
-    are, and none of them has been discounted. ``state``, of the part before, is left as it is.
+    are, and none of them has been discounted. ``state``, of the call before, is left as it is.
     """
-    rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
-    anew = state.stream.particles is None  # The fit before has ended early.
-    if not anew and _too_many(state, weight):
-        return _advanced(parameters, state, rows)
-    if anew:
-        state = state._replace(log_evidence=0.0)
+    ended_early = state.stream.particles is None
+    retained, most = state.retained, np.inf if ended_early else MAX_RETAINED
+    if retained is None or len(retained.X) + len(weight) > most:
+        return _advanced(parameters, state, rows, weight)
+    size = float(weight.sum())
     a, b = coefficients(parameters.options, state.stream.seen, size)
-    return _tempered(parameters, state, rows._replace(weight=b * weight), a, size)
+    rows, weight = joined(rows, b * weight, discounted(retained, 1.0 - a))
+    present = weight > _NO_WEIGHT
+    retained = Reservoir(rows[present], weight[present], np.ones(present.sum()), True)
+    if ended_early or len(retained.X) >= 2 * state.n_rows_fitted:
+        known = ended_early or not np.isnan(state.log_evidence)
+        own = _scaler_and_prior(parameters, retained)
+        state = first_state(*own, retained, state.stream._replace(particles=None))
+        state = state._replace(log_evidence=0.0 if known else np.nan)
+    return tempered(parameters, state, retained, a, size)
 
 
-def _too_many(state, weight):
-    """Whether rows are too many to retain."""
-    return state.retained is None or len(state.retained.weight) + len(weight) > MAX_RETAINED
+def _scaler_and_prior(parameters, rows):
+    given, (X, weight, *_) = parameters.prior, rows
+    scaler = Scaler.of(X, weight, given.n_components, given.covariance_type)
+    return scaler, prior_of(given, scaler.transform(X), weight, scaler, "parameters")
 
 
-def _tempered(parameters, state, rows, a, size):
-    """Particles after a step with coefficient a on the past, all rows at hand.
+def first_state(scaler, prior, rows, stream):
+    """`SMCState` before a fit of all rows, a `Reservoir`, under a prior in scaled columns."""
+    model = parameter_model(prior, scaler.transform(rows.X), rows.weight)
+    return SMCState(model, scaler, prior, stream, rows, 0.0, 0.0, 0)
 
-    Retained rows count (1 - a) times what they did: that is the linear form of
-    `skpmd.engine.mirror` in terms of weights of rows.
+
+def tempered(parameters, state, retained, a, size):
+    """`SMCFit` after a step on so many weighted rows with coefficient a on the past.
+
+    ``retained`` has all rows, of which those of the past count (1 - a) times what they did: that is
+    the linear form of `skpmd.engine.mirror` in terms of weights of rows.
     """
-    model, stream, total = state.model, state.stream, _joined(state.retained, rows, a)
-    rng = copy.deepcopy(stream.rng)
+    model, stream = state.model, state.stream
+    rng, total = copy.deepcopy(stream.rng), _batch(state.scaler, retained)
     if stream.particles is None:
-        way = {"initial": model.initial(total.X, total.weight)}
-        before, n_rows_fitted = (state.log_evidence, 0.0), len(total.weight)
+        way, n_rows_fitted = {"initial": model.initial(total.X, total.weight)}, len(total.weight)
     else:
-        way = {"start": stream.particles.theta, "before": [state.retained]}
-        before, n_rows_fitted = (state.log_evidence, state.variance), state.n_rows_fitted
-    m, threshold = _n_particles(parameters), parameters.ess_threshold
+        way = {"start": stream.particles.theta, "before": [_batch(state.scaler, state.retained)]}
+        n_rows_fitted = state.n_rows_fitted
+    m, threshold = _n_particles(parameters), parameters.options.settings.ess_threshold
     with bar_of_tempering() as report:
         smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
     if smc.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # The estimator stays as it was.
-    particles = None if smc.ended_early else smc.particles
-    records = stream.records.extended(smc.infos)
-    after = SMCState(
-        model=model,
-        stream=Stream(particles, None, records, stream.seen + size, rng),
-        retained=total,
-        log_evidence=np.nan if a or smc.ended_early else before[0] + smc.log_evidence,
-        variance=before[1] + smc.log_evidence_se**2,
-        n_rows_fitted=0 if smc.ended_early else n_rows_fitted,
+    early = smc.ended_early
+    records, seen = stream.records.extended(smc.infos), stream.seen + size
+    after = state._replace(
+        stream=Stream(None if early else smc.particles, None, records, seen, rng),
+        retained=retained,
+        log_evidence=np.nan if a or early else state.log_evidence + smc.log_evidence,
+        variance=state.variance + smc.log_evidence_se**2,
+        n_rows_fitted=0 if early else n_rows_fitted,
     )
     fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
     return fit._replace(converged=fit.converged and not smc.out_of_time)
 
 
-def _joined(retained, rows, a):
-    """Retained rows, which count (1 - a) times what they did, and new ones."""
-    if retained is None:
-        return rows
-    weight = np.concatenate([(1.0 - a) * retained.weight, rows.weight])
-    present = weight > _NO_WEIGHT
-    return Batch(np.concatenate([retained.X, rows.X])[present], None, weight[present])
+def _batch(scaler, rows):
+    return Batch(scaler.transform(rows.X), None, rows.weight)
 
 
-def _advanced(parameters, state, rows):
+def _advanced(parameters, state, rows, weight):
     """Particles after a step on rows that are not retained, nor are those before."""
     options = parameters.options._replace(n_particles=_n_particles(parameters))
-    stream = advance(state.stream, state.model, Rows.of(rows, len(rows.weight)), options)
-    after = SMCState(state.model, stream, None, np.nan, np.nan)
+    batch = Batch(state.scaler.transform(rows[:]), None, weight)
+    stream = advance(state.stream, state.model, Rows.of(batch, len(weight)), options)
+    after = state._replace(stream=stream, retained=None, log_evidence=np.nan, variance=np.nan)
     reasons = convergence_warnings(stream.outcome(), stream=True)
     return _fit_of(after, stream.particles, reasons, False)
 
 
 def _fit_of(state, particles, reasons, interrupted):
-    known, m = not np.isnan(state.log_evidence), len(particles.theta)
+    m = len(particles.theta)
     if m < _MIN_PARTICLES:
         few = f"{m} particles are too few to tell a posterior or its evidence by: set n_particles"
         reasons = [*reasons, f"{few} to {_MIN_PARTICLES} or more"]
-    return SMCFit(
-        particles=particles_of(state.model, particles),
-        log_evidence=state.log_evidence if known else None,
-        log_evidence_se=float(np.sqrt(state.variance)) if known else None,
-        records=state.stream.records,
-        converged=not interrupted and not reasons,
-        interrupted=interrupted,
-        convergence_warnings=reasons,
-        state=state,
-    )
+    found = particles_of(state.model, particles)
+    return SMCFit(found, not interrupted and not reasons, interrupted, reasons, state)
 
 
 def particles_of(model, particles):
@@ -217,14 +217,11 @@ def particles_of(model, particles):
         root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
         sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
         root = root * sign[..., None, :]
-    log_weight = log_weights(particles.log_ratio[alive])
-    return MixtureParticles(
-        log_weights=log_weight,
-        log_mixing=mixtures.log_mixing,
-        log_predictive=log_weight[:, None] + mixtures.log_mixing,
-        location=np.ascontiguousarray(mixtures.means),
-        scale_cholesky=np.ascontiguousarray(root),
-        df=np.full(mixtures.log_mixing.shape, np.inf),
+    return MixtureParticles.of_normals(
+        log_weights(particles.log_ratio[alive]),
+        mixtures.log_mixing,
+        np.ascontiguousarray(mixtures.means),
+        np.ascontiguousarray(root),
     )
 
 

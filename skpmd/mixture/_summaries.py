@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.records import Records
 from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.course import phase
 from skpmd.mixture._components import TIED_REACH, cholesky
-from skpmd.mixture._conjugate_fit import ConjugateFit, stacked
-from skpmd.mixture._particles import MixtureParticles, SMCFit, is_diagonal, rescaled
-from skpmd.mixture._prior import MixturePrior, Scaler
-from skpmd.mixture._relabel import relabelled, relabelling
+from skpmd.mixture._conjugate_fit import ConjugateFit
+from skpmd.mixture._left_out import stacked
+from skpmd.mixture._particles import MixtureParticles
+from skpmd.mixture._relabel import relabelling
+from skpmd.mixture._smc_fit import SMCFit
 from skpmd.posterior import Posterior
 
 # There are so many draws of conjugate posteriors, but fewer where they hold more than so many
@@ -42,15 +42,26 @@ class MixtureState(NamedTuple):
     strategy: str  # {"conjugate", "parameters"}: The one taken.
     weighting: str  # Where weights for predictions come from (conjugate strategy).
     fit: ConjugateFit | SMCFit  # What it needs to go on.
-    scaler: Scaler  # Of the columns.
-    prior: MixturePrior  # In scaled columns.
     # Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
     # of conjugate posteriors. Components are relabelled by those of the best particle.
     points: MixtureParticles
-    records: Records  # Of the steps.
-    n_samples_seen: float  # Weighted rows so far.
     lower_bound: float  # Of the log evidence, in the user's columns; nan where it is not known.
     log_evidence: float | None = None  # In the user's columns; None where it is not known.
+
+    @property
+    def scaler(self):
+        """`Scaler` of the columns."""
+        return self.fit.scaler
+
+    @property
+    def prior(self):
+        """`MixturePrior` in scaled columns."""
+        return self.fit.prior
+
+    @property
+    def n_samples_seen(self):
+        """Weighted rows so far."""
+        return self.fit.n_samples_seen
 
 
 def conjugate_state(fit, weighting, before=None):
@@ -60,64 +71,36 @@ def conjugate_state(fit, weighting, before=None):
     "uniform" does not. With ``before``, the `MixtureState` of the rows before, components go on
     with their places.
     """
-    model, scaler, m = fit.model, fit.scaler, len(fit.counts.entropy)
+    model, m = fit.model, len(fit.counts.entropy)
     posteriors = model.posteriors(fit.counts)
     equal = weighting == "uniform"
     log_weights = weights_of.uniform(m) if equal else weights_of.posterior(posteriors.elbo)
     points = points_of(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
-        order = relabelling(points, _points_before(before, scaler))
+        order = relabelling(points, _points_before(before, fit.scaler))
         components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
         fit = fit._replace(counts=fit.counts._replace(components=components))
-        points = relabelled(points, order)
-    return MixtureState(
-        strategy="conjugate",
-        weighting=weighting,
-        fit=fit,
-        scaler=scaler,
-        prior=fit.prior,
-        points=points,
-        records=fit.records,
-        n_samples_seen=fit.n_samples_seen,
-        lower_bound=float(posteriors.elbo.max() + fit.counts.total * scaler.log_jacobian),
-    )
+        points = points.relabelled(order)
+    bound = float(posteriors.elbo.max() + fit.counts.total * fit.scaler.log_jacobian)
+    return MixtureState("conjugate", weighting, fit, points, bound)
 
 
-def draws_state(fit, scaler, prior, before=None):
+def draws_state(fit, before=None):
     """`MixtureState` of draws of all parameters; `before` as in `conjugate_state`."""
-    order = relabelling(fit.particles, _points_before(before, scaler))
-    evidence, n_samples_seen = fit.log_evidence, fit.state.stream.seen
-    if evidence is not None:
-        evidence = float(evidence + n_samples_seen * scaler.log_jacobian)
-    return MixtureState(
-        strategy="parameters",
-        weighting="posterior",
-        fit=fit,
-        scaler=scaler,
-        prior=prior,
-        points=relabelled(fit.particles, order),
-        records=fit.records,
-        n_samples_seen=n_samples_seen,
-        lower_bound=np.nan if evidence is None else evidence,
-        log_evidence=evidence,
-    )
+    order = relabelling(fit.particles, _points_before(before, fit.scaler))
+    points, evidence = fit.particles.relabelled(order), fit.log_evidence
+    bound = np.nan if evidence is None else evidence
+    return MixtureState("parameters", "posterior", fit, points, bound, evidence)
 
 
 def _points_before(before, scaler):
-    return None if before is None else rescaled(before.points, before.scaler, scaler)
+    return None if before is None else before.points.rescaled(before.scaler, scaler)
 
 
 def points_of(model, posteriors, log_weights):
     """Conjugate posteriors as the normal mixtures of their expected parameters."""
     scale, log_mixing = model.family.location_scale(posteriors.normals), posteriors.log_mixing
-    return MixtureParticles(
-        log_weights=log_weights,
-        log_mixing=log_mixing,
-        log_predictive=log_weights[:, None] + log_mixing,
-        location=posteriors.normals.mean,
-        scale_cholesky=scale,
-        df=np.full(log_mixing.shape, np.inf),
-    )
+    return MixtureParticles.of_normals(log_weights, log_mixing, posteriors.normals.mean, scale)
 
 
 @phase("weights for predictions")
@@ -153,10 +136,8 @@ def posterior_of(state):
         error = state.fit.log_evidence_se
         evidence = {"log_evidence": state.log_evidence, "log_evidence_se": error}
     m, K, p = points.location.shape
-    variances = points.scale_cholesky**2
-    variances = variances if is_diagonal(points) else variances.sum(axis=-1)
     means = state.scaler.inverse_transform(points.location)
-    stds = np.sqrt(variances) * state.scaler.scale
+    stds = np.sqrt(points.variances) * state.scaler.scale
     parts = [np.exp(points.log_mixing), means.reshape(m, -1), stds.reshape(m, -1)]
     names = [f"weight[{k}]" for k in range(K)]
     names += [f"{what}[{k},{j}]" for what in ("mean", "std") for k in range(K) for j in range(p)]
@@ -206,10 +187,8 @@ def prior_findings(state):
         rows = np.full(len(rows), state.n_samples_seen - len(rows))
     # Rows that the prior counts as, but for those that any covariance needs.
     df = prior.df - (p - 1 if matrix else 0)
-    root = points.scale_cholesky[best]
-    variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
     scatter = np.diag(prior.covariance) if matrix else prior.covariance
-    own = np.maximum(variances * (prior.df + rows)[:, None] - scatter, 0.0)
+    own = np.maximum(points.variances[best] * (prior.df + rows)[:, None] - scatter, 0.0)
     varies = own > 1e-3 * scatter
     less = np.where(varies, own < scatter, False).sum(axis=1) > 0.5 * varies.sum(axis=1)
     wide, short = less & varies.any(axis=1), np.full(len(rows), matrix) & (rows < p)
@@ -229,12 +208,12 @@ def _beyond_rounding(state, best, weights):
     points = state.points
     if state.strategy == "parameters":
         return []
-    location, root = np.abs(points.location[best]), points.scale_cholesky[best]
+    location = np.abs(points.location[best])
     if state.prior.covariance_type == "tied":
         far = (location > 0.9 * TIED_REACH).any(axis=1)
     else:
-        variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
-        far = (np.finfo(float).eps * location**2 > _ROUNDING * variances).any(axis=1)
+        coarse = np.finfo(float).eps * location**2 > _ROUNDING * points.variances[best]
+        far = coarse.any(axis=1)
     if not weights[far].sum() > _RARE:
         return []
     return [
@@ -244,31 +223,20 @@ def _beyond_rounding(state, best, weights):
 
 
 def draws_of(state):
-    """Normal mixtures that the posterior has as its particles, in scaled columns."""
+    """Normal mixtures that the posterior has as its particles, in scaled columns.
+
+    Of conjugate posteriors they are draws of equal weight, the same whenever they are asked for.
+    """
     if state.strategy == "parameters":
         return state.points
-    rng = np.random.default_rng(0)  # The same draws whenever they are asked for.
-    return _conjugate_draws(state.fit, state.points, rng)
-
-
-def _conjugate_draws(fit, points, rng):
-    """Draws of the particles' posteriors, as particles of equal weight."""
-    model, numbers = fit.model, points.scale_cholesky[0].size
+    model, counts, points = state.fit.model, state.fit.counts, state.points
+    rng, numbers = np.random.default_rng(0), points.scale_cholesky[0].size
     n = int(np.clip(_MAX_NUMBERS / numbers, _MIN_DRAWS, _DRAWS))
     weights = np.exp(points.log_weights)
     places = np.sort(rng.choice(len(weights), size=n, p=weights / weights.sum()))
-    normals, sizes = model.posteriors(fit.counts).normals, fit.counts.sizes[places]
-    log_mixing = np.log(np.maximum(model.weights.draw(sizes, rng), 1e-300))
-    location, scale = model.family.draw(normals, places, rng)
-    log_weights = np.full(n, -np.log(n))
-    return MixtureParticles(
-        log_weights=log_weights,
-        log_mixing=log_mixing,
-        log_predictive=log_weights[:, None] + log_mixing,
-        location=location,
-        scale_cholesky=scale,
-        df=np.full(log_mixing.shape, np.inf),
-    )
+    log_mixing = np.log(np.maximum(model.weights.draw(counts.sizes[places], rng), 1e-300))
+    location, scale = model.family.draw(model.posteriors(counts).normals, places, rng)
+    return MixtureParticles.of_normals(np.full(n, -np.log(n)), log_mixing, location, scale)
 
 
 def component_parameters(points, scaler, covariance_type):
@@ -283,7 +251,7 @@ def component_parameters(points, scaler, covariance_type):
     weights = np.tensordot(w, np.exp(points.log_mixing[chosen]), axes=1)
     means = scaler.inverse_transform(np.tensordot(w, points.location[chosen], axes=1))
     roots = points.scale_cholesky[chosen]
-    if is_diagonal(points):
+    if points.is_diagonal:
         covariances = np.tensordot(w, roots**2, axes=1) * scaler.scale**2
         if covariance_type == "spherical":
             covariances = covariances.mean(axis=1)

@@ -12,7 +12,6 @@ from skpmd.plot._predictive_band import PredictiveBandDisplay
 from skpmd.plot._predictive_check import PosteriorPredictiveCheckDisplay
 from skpmd.plot._reliability import ReliabilityDisplay
 from skpmd.plot._topics import TopicDisplay
-from skpmd.plot._trace import TraceDisplay
 
 __all__ = [
     "MixtureDensityDisplay",
@@ -22,5 +21,4 @@ __all__ = [
     "PredictiveBandDisplay",
     "ReliabilityDisplay",
     "TopicDisplay",
-    "TraceDisplay",
 ]

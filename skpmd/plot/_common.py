@@ -1,4 +1,4 @@
-"""What all displays share: matplotlib, axes, short names, and estimators inside pipelines."""
+"""What all displays share: matplotlib, axes, short names and checks."""
 
 from difflib import get_close_matches
 from functools import partial
@@ -8,7 +8,6 @@ import numpy as np
 
 from skpmd._base.utils import check_level
 from skpmd._export import library
-from skpmd.wrappers import inside
 
 # Of the palette of Okabe and Ito (2008), which eyes without one kind of cone tell apart.
 BLUE, VERMILION, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "0.45"
@@ -182,14 +181,6 @@ def sentence_of_hidden(n_shown, n_all, what):
 
 
 # ------------------------------------------------------------------ what is drawn
-def attribute_of(estimator, name):
-    """A fitted attribute of the innermost estimator; TypeError if it does not have it."""
-    found = inside(estimator)
-    if not hasattr(found, name):
-        raise TypeError(f"{type(found).__name__} has no {name}: give a fitted estimator of skpmd.")
-    return getattr(found, name)
-
-
 def check_posterior(posterior):
     """Raise a TypeError if this is not a posterior of named coordinates."""
     if all(hasattr(posterior, one) for one in ("names", "quantile", "mean", "std")):

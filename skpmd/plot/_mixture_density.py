@@ -13,7 +13,6 @@ from skpmd.plot._common import (
     LIGHT,
     check_count,
     check_levels,
-    inside,
     matplotlib,
     merged,
     one_axes,
@@ -24,7 +23,7 @@ from skpmd.plot._common import (
 from skpmd.plot._mixtures import densities, marginal_of, reach
 from skpmd.plot._tables import dense, named
 from skpmd.posterior import Posterior
-from skpmd.wrappers import innermost
+from skpmd.wrappers import innermost, inside
 
 _REGIONS = (0.5, 0.9)
 _MANY = 2000  # So many points are one image in files of vectors.

@@ -12,7 +12,6 @@ from skpmd.plot._common import (
     LIGHT,
     check_count,
     check_option,
-    inside,
     many_axes,
     matplotlib,
     merged,
@@ -20,6 +19,7 @@ from skpmd.plot._common import (
     put_legend,
     shortened,
 )
+from skpmd.wrappers import inside
 
 _HISTOGRAM_BINS = 20
 

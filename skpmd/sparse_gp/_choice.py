@@ -5,11 +5,10 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.rows import distinct, merged
 from skpmd._base.utils import as_generator
+from skpmd._rows.sampling import distinct, merged
 from skpmd.engine import mirror
 from skpmd.engine.course import phase, share_of_time, write
-from skpmd.engine.journal import branched, once
 from skpmd.engine.loop import Stage, drive
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -76,7 +75,7 @@ def _choices(parameters, data):
         """By how many nats a row, on average, a process is ahead of neighbours."""
         try:
             with np.errstate(all="ignore"):  # What overflows has no gain, and is not taken.
-                gains = once("comparison", lambda: densities_of(parameters, *args)) - near
+                gains = densities_of(parameters, *args) - near
         except np.linalg.LinAlgError:  # Not every kernel has inducing inputs.
             return -np.inf
         gain = float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
@@ -168,7 +167,7 @@ def _under_another_kernel(parameters, state, is_smooth):
         return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
 
     with share_of_time(SHARE):
-        _, (covariance, theta) = max(each(*branched(ended, candidates)), key=itemgetter(0))
+        _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
     return with_kernel(parameters, state, covariance, theta)
 
 

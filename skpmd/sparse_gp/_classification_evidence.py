@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._base.rows import distinct, stratified_sample
+from skpmd._rows.sampling import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
-from skpmd.engine.journal import branched
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
+from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.engine.threads import each
@@ -53,8 +52,8 @@ class Rounds(NamedTuple):
     max_iter: int
 
 
-def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
-    """The `Outcome` of iterations until the sites agree with each other.
+def iterations(model, particles, batches, rounds, a=1.0, *, damping=DAMPING):
+    """States of iterations until the sites agree with each other, for `skpmd.engine.loop.drive`.
 
     With a = 1 they begin with the q(u) of ``particles``; else that is the stream's, a is what is
     forgotten of it, and the batches are new rows. ``damping`` is the share of their way that sites
@@ -80,8 +79,7 @@ def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report
             batch.local[:] = sites
 
     full_batch = FullBatch(rounds.max_iter, until, resume)
-    steps = full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
-    return drive(steps, report)
+    return full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
 
 
 class _Memory(NamedTuple):
@@ -124,7 +122,8 @@ def log_evidence(model, theta, batch, gradient=True):
         block = same.statistics(particles.theta, particles.block, batch)
         particles = particles._replace(block=block)
     with untimed():  # The evidence is that of the fixed point; it is the search that may end.
-        outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+        rounds = Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS)
+        *_, outcome = iterations(model, particles, (batch,), rounds)
     value = model.log_evidences(outcome.particles.block)[0]
     if not gradient or not np.isfinite(value):
         return value, np.zeros(len(theta)), outcome.converged
@@ -261,7 +260,6 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
             searched(
                 lambda timed, start=start: optimizer(timed, start, bounds=bounds),
                 one.objective,
-                memory=one.batch.local,
             )
             for start, one in ((start, search(subset)) for start in starts)
         ]
@@ -270,9 +268,9 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     def descend(start, rows, n):
         one = search(rows)
-        return descended(one.objective, start, bounds, n, memory=one.batch.local)
+        return descended(one.objective, start, bounds, n)
 
-    ends = each(*branched(lambda start: descend(start, few, _EVALUATIONS), starts))
+    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]
     if not out_of_time(SEARCH):
         theta = descend(theta, few, _MORE_EVALUATIONS)[0]

@@ -7,15 +7,15 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd._base.rows import Rows, sortable
 from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import sortable
 from skpmd.engine import weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Options
+from skpmd.engine.loop import Options, drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -24,7 +24,7 @@ from skpmd.sparse_gp._classification_evidence import (
     KernelSearch,
     Rounds,
     fit_kernel,
-    iterate,
+    iterations,
     log_prior_of,
     new_covariance,
     no_sites,
@@ -123,15 +123,9 @@ def initialise(parameters, data, n_processes, rng):
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta = once(
-            "search for a kernel",
-            lambda: fit_kernel(parameters, covariance, subset, n_processes, rng),
-            rng,
-        )
-    positions, log_proposal = once(
-        "draws of kernels",
-        lambda: _positions(parameters, covariance, prior, subset, theta, n_processes, rng),
-        rng,
+        theta = stage(lambda: fit_kernel(parameters, covariance, subset, n_processes, rng), rng)
+    positions, log_proposal = _positions(
+        parameters, covariance, prior, subset, theta, n_processes, rng
     )
     sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)
@@ -213,10 +207,8 @@ def _add(parameters, state, data):
             if len(data.weight) > _WORTH * _FIRST_ROWS:
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
         with bar_of_rounds(name="iterations") as report:
-            outcome = iterate(
-                model, particles, batches, parameters.rounds, a, damping=damping, report=report
-            )
-        outcome = complete(outcome)
+            states = iterations(model, particles, batches, parameters.rounds, a, damping=damping)
+            outcome = complete(drive(states, report))
         converged = outcome.converged
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
@@ -234,7 +226,7 @@ def _started(parameters, model, particles, data, rng):
         weight=some.weight * (data.weight.sum() / some.weight.sum()),
         local=no_sites(len(some.weight), len(particles.theta)),
     )
-    return complete(iterate(model, particles, (batch,), parameters.rounds)).particles
+    return complete(drive(iterations(model, particles, (batch,), parameters.rounds))).particles
 
 
 def with_results(parameters, state):

@@ -5,9 +5,9 @@ from scipy.special import expit, log_expit, logit, ndtri, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import check_level
 from skpmd._base.validation import refuse_overflows
+from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.quasi_random import uniforms
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture

@@ -8,22 +8,15 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
-from skpmd._base.merging import (
-    SAME_CLASSES,
-    check_equal,
-    n_shards,
-    refuse_forgetting,
-    refuse_rows,
-)
-from skpmd._base.opening import in_parts, opened, refuse_rows_in_blocks
+from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import need_memory
 from skpmd.sparse_gp._classification_fit import (
     ClassifierParameters,
     much_open,
@@ -117,10 +110,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -225,7 +216,6 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         prior=None,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -248,13 +238,11 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the kernel to a subset, and the processes to all rows.
 
@@ -287,7 +275,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = opened(X, y, sample_weight)
-            refuse_rows_in_blocks(X, type(self).__name__)
+            need_memory(X, f"fit of {type(self).__name__}", "call partial_fit with them")
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()
@@ -364,22 +352,14 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         with self._all_or_nothing():
             refuse_rows(X, y, "the sites of its rows add up as they are")
             self._start_merge(estimators, ("jitter",))
-            refuse_forgetting(estimators)
-            check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
-            self.classes_ = estimators[0].classes_
             states, n = [one._state for one in estimators], n_shards(estimators)
-            earlier = [one._earlier_state() for one in estimators]
-            state = merged(states, earlier, _n_processes(self.classes_))
+            state = merged(estimators, _n_processes(self.classes_))
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
             state, away = with_results(self._parameters(), state), distances(states, state)
             self._set_state(described(state, method, n, away, disagreement(away)))
-        self._warn_or_interrupt("fit all rows together")
+        self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
-
-    def _earlier_state(self):
-        """The state that the fit has begun with; None where there was none."""
-        return None if self.prior is None else fitted_prior(self.prior)._state
 
     @result
     def kernel_(self):

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.rows import Rows, group_size, is_read_in_blocks, merged, stratified_sample
+from skpmd._rows.order import group_size
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import merged, stratified_sample
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -134,8 +136,7 @@ class Data(NamedTuple):
         """All rows but some, of which none are read where they are not in memory."""
         left = np.ones(len(self.y), dtype=bool)
         left[places] = False
-        X = self.X.only(left) if is_read_in_blocks(self.X) else self.X[left]
-        return Data(X, *(column[left] for column in self[1:]))
+        return Data._make(column[left] for column in self)
 
     @property
     def is_large(self):
@@ -156,13 +157,9 @@ class ScaledRows(Rows):
         self._given, self._scaler = data, scaler
         self.noise = data.own_noise(scaler)  # (n,): Of the scaled y.
 
-    def select(self, places):
-        """Some of the rows as a `skpmd.engine.model.Batch`."""
-        return self._batch(self.data.X[places], places)
-
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return self._in_order()
+        return self._in_order(self._edges())
 
     def scaled(self):
         """The same rows, with all that is made."""
@@ -176,7 +173,7 @@ class ScaledRows(Rows):
         return ScaledRows(others, self._scaler, self._size()), self._with_all_made(places)
 
     def _with_all_made(self, places):
-        X, y, weight, noise, *_ = self.select(places)
+        X, y, weight, noise, *_ = self.take(places)
         return Rows(X, y, weight, self._size(), noise=noise)
 
     @property
@@ -188,7 +185,7 @@ class ScaledRows(Rows):
         return -(-len(self.data.weight) // self.n_batches)
 
     def _all(self):
-        return self.select(slice(None))
+        return self.take(slice(None))
 
     def _batch(self, X, rows):
         y = self._scaler.transform(self.data.y[rows])
@@ -236,7 +233,7 @@ class Population:
     def select(self, places, weight):
         """Some of the distinct rows as a `Sample`, with other weights."""
         places = self._places[places]
-        X, y, _, noise, *_ = self._rows.select(places)
+        X, y, _, noise, *_ = self._rows.take(places)
         weight = np.ascontiguousarray(weight)
         if self._df is None:
             return Sample(X, y, noise, weight)

@@ -27,18 +27,17 @@ class End(NamedTuple):
     inverse_hessian: np.ndarray | None = None  # (d, d)
 
 
-def searched(search, objective, n_evaluations=None, memory=None):
+def searched(search, objective, n_evaluations=None):
     """The `End` of ``search(objective)``, or a tuple like it; the best place so far without time.
 
-    The objective is minimised, with ``n_evaluations`` at most; for its ``memory`` see
-    `skpmd.engine.course.best_in_time`.
+    The objective is minimised, with ``n_evaluations`` at most.
     """
     total = n_evaluations if n_evaluations and n_evaluations <= _MANY else None
-    end = best_in_time(search, objective, SEARCH, total, memory)
+    end = best_in_time(search, objective, SEARCH, total)
     return end if isinstance(end, End) else End(*end)
 
 
-def descended(objective, start, bounds, n_evaluations, min_gain=None, memory=None):
+def descended(objective, start, bounds, n_evaluations, min_gain=None):
     """The end of L-BFGS.
 
     It ends where a step changes the objective by less than ``min_gain``; that is by default a share
@@ -48,7 +47,7 @@ def descended(objective, start, bounds, n_evaluations, min_gain=None, memory=Non
     where slopes are steep it would leap into a corner of the bounds.
     """
     how = start, bounds, n_evaluations, min_gain
-    return searched(lambda timed: _descended(timed, *how), objective, n_evaluations, memory)
+    return searched(lambda timed: _descended(timed, *how), objective, n_evaluations)
 
 
 def _descended(objective, start, bounds, n_evaluations, min_gain):

@@ -9,24 +9,15 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
-from skpmd._base.merging import (
-    EXACT,
-    SAME_TARGETS,
-    check_equal,
-    n_shards,
-    refuse_forgetting,
-    refuse_rows,
-)
-from skpmd._base.opening import in_parts, opened
+from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
@@ -40,7 +31,7 @@ from skpmd.sparse_gp._merge import (
     distances,
     merged,
     monitored,
-    refuse_approximations,
+    refuse_neighbours,
 )
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
@@ -215,10 +206,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -360,7 +349,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         prior=None,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -399,13 +387,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Fit the kernel (with inducing inputs alone, to a subset) and the process to all rows.
 
@@ -455,7 +441,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             data = self._read(X, y, sample_weight, noise_variance)
-            if is_read_in_blocks(data.X):
+            if not is_in_memory(data.X):
                 parameters = parameters._replace(approximation=self._without_neighbours())
             fitted = _FITS.get(parameters.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, data))
@@ -531,14 +517,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the process given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            refuse_rows(X, y, EXACT)
-            self._start_merge(estimators, ("jitter", "likelihood", "df"))
-            refuse_forgetting(estimators)
-            check_equal("n_targets", [one._n_targets for one in estimators], SAME_TARGETS)
-            refuse_approximations([one.approximation_ for one in estimators])
+            refuse_rows(X, y, "natural parameters add up, and no row could make it more exact")
+            self._start_merge(estimators, ("jitter", "likelihood", "df", "_n_targets"))
+            refuse_neighbours([one.approximation_ for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
-            state = merged(states, [one._earlier_state() for one in estimators])
-            state = with_results(state._replace(monitored=monitored(states)))
+            state = merged(estimators)._replace(monitored=monitored(states))
+            state = with_results(state)
             method = f"sum of the natural parameters of {n} shards"
             away, reasons = distances(states, state), []
             if self.likelihood == "student_t":
@@ -546,12 +530,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 reasons = disagreement(away)
             self._set_state(described(state, method, n, away, reasons))
         warn_of_open_variance(self._state)  # No shard is one by neighbours.
-        self._warn_or_interrupt("fit all rows together")
+        self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
-
-    def _earlier_state(self):
-        """The state that the fit has begun with; None where there was none."""
-        return None if self.prior is None else fitted_prior(self.prior)._state
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on some of the rows.

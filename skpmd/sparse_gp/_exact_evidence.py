@@ -5,7 +5,6 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd.engine.journal import branched
 from skpmd.engine.model import Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
@@ -178,12 +177,12 @@ def maximise_evidence(
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
         preliminary = partial(search, sample=some, n_evaluations=_PRELIMINARY_EVALUATIONS)
-        ends = each(*branched(preliminary, starts))
+        ends = each(preliminary, starts)
         starts = [min(ends, key=itemgetter(1))[0]]
-    ends = each(*branched(lambda start: search(start, sample, n_evaluations), starts))
+    ends = each(lambda start: search(start, sample, n_evaluations), starts)
     best = min(ends, key=itemgetter(1))
     if placed and not n_restarts and is_flat(-best[1], sample):
-        more = each(*branched(lambda start: search(start, sample, n_evaluations), placed))
+        more = each(lambda start: search(start, sample, n_evaluations), placed)
         best = min([best, *more], key=itemgetter(1))
     return np.asarray(best[0], dtype=np.float64)
 

@@ -7,14 +7,13 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Remedies, Results, results_of
-from skpmd._base.stacking import hold_out, n_held_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
+from skpmd._rows.sampling import hold_out, n_held_out
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import share_of_time
-from skpmd.engine.journal import once
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
+from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run, stage
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
@@ -100,10 +99,8 @@ def initialise(parameters, data, rng):
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta, sample = once(
-            "search for a kernel",
-            lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng),
-            rng,
+        theta, sample = stage(
+            lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng), rng
         )
     model = new_model(parameters, covariance, prior, whole, theta, rng)
     m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)
@@ -122,7 +119,7 @@ def initialise(parameters, data, rng):
             its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
             return draw_posterior(evidence, its, theta, m, n, rng)
 
-        positions = once("draws of kernels", drawn, rng)
+        positions = drawn()
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = weighting.uniform(m)
@@ -271,7 +268,7 @@ def _warn_of_surprise(state, rows):
     if not state.stream.seen or n < _MIN_CHECKED:
         return
     theta, best = state.particles.theta[state.best], state.best
-    some = rows.select(slice(None, None, -(-n // _MAX_CHECKED)))
+    some = rows.take(slice(None, None, -(-n // _MAX_CHECKED)))
     mean, variance = state.model.predict(theta, state.conditional(best), some.X)
     variance = variance + state.model.covariance.noise(theta, some.X) + some.noise
     median = np.sqrt(np.median((some.y - mean) ** 2 / variance[:, None]))

@@ -4,7 +4,6 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.course import phase, write
-from skpmd.engine.journal import once
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._inducing import choose
@@ -40,11 +39,7 @@ def with_inducing(parameters, state):
     write(f"one pass with {model.n_inducing} inducing inputs")
     particles = state.particles._replace(block=model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
-    particles, _ = once(
-        "pass with inducing inputs",
-        lambda: mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng),
-        rng,
-    )
+    particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
     return state._replace(model=model, stream=state.stream._replace(particles=particles))
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from skpmd.engine import mirror
 from skpmd.engine.course import phase
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._descent import descended
@@ -46,14 +45,20 @@ def states_of_kernels(model, n, rng):
     n_rows = len(model.sample.weight)
     size = int(np.clip(_DRAWS * (_CHEAP_ROWS / n_rows) ** 2, _FEWEST, _DRAWS))
     enough = max(min(_ENOUGH, size), float(n))
-    pool = once("draws of the prior", lambda: _first(model, 2 * size, rng), rng)
-    pool = once("search for optima", lambda: _with_optima(model, pool, size, rng), rng)
-    yield pool.outcome()
-    for _ in range(_MAX_ROUNDS):
-        if pool.ess() >= enough:
-            return
-        pool = once("round of draws", lambda pool=pool: _with_kernels(model, pool, size, rng), rng)
-        yield pool.outcome()
+
+    def states(at):
+        if at is None:
+            pool = _with_optima(model, _first(model, 2 * size, rng), size, rng)
+            at = pool, pool.outcome().infos
+        pool, infos = at
+        yield pool.outcome()._replace(infos=infos), at
+        while len(infos) <= _MAX_ROUNDS and pool.ess() < enough:
+            pool = _with_kernels(model, pool, size, rng)
+            outcome = pool.outcome()
+            infos = [*infos, *outcome.infos]
+            yield outcome, (pool, infos)
+
+    return resumable(states, rng)
 
 
 class _Pool:

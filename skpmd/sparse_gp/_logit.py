@@ -41,8 +41,6 @@ class LogitSparseGP(SparseGP):
     of `SparseGP`.
     """
 
-    updates_in_place = True  # Sites are columns of the rows.
-
     def __init__(self, covariance, prior, inducing, jitter, n_processes, damping=1.0):
         super().__init__(covariance, prior, inducing, "fitc", jitter, block_weighs=False)
         self.n_processes, self.damping, self._factored = n_processes, damping, (None, None)

@@ -5,7 +5,6 @@ from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import (
     as_floats,
     as_generator,
@@ -13,6 +12,7 @@ from skpmd._base.utils import (
     check_probabilities,
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
+from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance

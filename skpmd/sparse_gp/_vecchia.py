@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._base.rows import distinct
+from skpmd._rows.sampling import distinct
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient

@@ -12,8 +12,7 @@ from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import phase, share_of_time
-from skpmd.engine.journal import once
-from skpmd.engine.loop import drive
+from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
@@ -89,7 +88,7 @@ def update_vecchia(parameters, state, data):
 
 
 def _sites_of(rows):
-    X, y, weight, noise, *_ = rows.select(slice(None))
+    X, y, weight, noise, *_ = rows.take(slice(None))
     return Sites(X, y, noise, weight, np.zeros(len(weight)))
 
 
@@ -130,7 +129,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
             found, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
             return [one is found for one in covariances].index(True), theta
 
-        place, theta = once("search for a kernel", best, rng)
+        place, theta = stage(best, rng)
         covariance = covariances[place]
     state = GPState(
         model=VecchiaGP(covariance, None, sites, np.ones(sites.X.shape[1])),
@@ -169,9 +168,7 @@ def _with_particles(parameters, state):
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
     else:
-        positions = once(
-            "draws of kernels", lambda: _drawn(parameters, state.model, theta, m, rng), rng
-        )
+        positions = _drawn(parameters, state.model, theta, m, rng)
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
@@ -186,7 +183,7 @@ def _with_particles(parameters, state):
     scored = some_rows(n, _SCORED_ROWS, rng)
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
-        log_weights = once("weights of particles", lambda: _stacked(state.model, positions, scored))
+        log_weights = _stacked(state.model, positions, scored)
     return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
 
 

@@ -19,9 +19,10 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base import opening, records
+from skpmd._base import records
 from skpmd._base.labels import encode_known
 from skpmd._base.validation import naming_singular_columns
+from skpmd._rows import opening
 from skpmd.data import Blocks
 from skpmd.linear import GaussianPosterior
 from skpmd.posterior import Posterior

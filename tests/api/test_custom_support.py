@@ -56,10 +56,8 @@ def test_what_was_in_a_file_keeps_to_it_too(in_order, tmp_path):
     copy = pickle.loads(pickle.dumps(in_order))
     np.testing.assert_array_equal(copy.posterior_.sample(500, 0, smooth=True), expected)
     skpmd.save(in_order, tmp_path / "it")
-    functions = {
-        "log_likelihood": steps, "log_prior": log_prior, "sample_prior": sample_prior,
-    }  # fmt: skip
-    loaded = skpmd.load(tmp_path / "it", **functions).posterior_
+    functions = [f"{__name__}.{one.__name__}" for one in (steps, log_prior, sample_prior)]
+    loaded = skpmd.load(tmp_path / "it", trusted=functions).posterior_
     np.testing.assert_array_equal(loaded.sample(500, 0, smooth=True), expected)
 
 

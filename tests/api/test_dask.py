@@ -10,9 +10,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from skpmd import SparseGPClassifierPMD
-from skpmd._base import dask_table
-from skpmd._base import rows as _base_rows
-from skpmd._base.dask_table import DaskBlocks, DaskTable
+from skpmd._rows import dask_table, order
+from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from tests.api.test_data_in_blocks import (
     CASES,
     TOLERANCE,
@@ -35,9 +34,9 @@ CHUNKS = (10, 240, 1, 349, 300)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that these rows are several groups of blocks, and not held in memory."""
-    monkeypatch.setattr(_base_rows, "_MAX_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_SPARSE_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_GROUP", 8)
+    monkeypatch.setattr(order, "_MAX_BLOCK", 16)
+    monkeypatch.setattr(order, "_SPARSE_BLOCK", 16)
+    monkeypatch.setattr(order, "_GROUP", 8)
     with dask.config.set(scheduler="synchronous"):
         yield
 
@@ -58,7 +57,7 @@ def as_collection(X):
     return da.concatenate(parts)
 
 
-@pytest.mark.slow_but("custom", "logistic", "process", "mixture", "topics")
+@pytest.mark.slow_but("logistic", "process", "mixture", "topics")
 @pytest.mark.parametrize("name", CASES)
 def test_collections_have_the_posterior_of_the_array(name):
     """Sums in another order round otherwise, and what comes of it is known to 1e-10."""
@@ -97,7 +96,7 @@ def test_large_batches_go_to_the_rows_and_rows_come_for_small_ones(monkeypatch, 
     """A batch as large as a block is sent. Both find what they find of the array."""
     sampling = "replacement" if replaces else "epoch"
     for size in (8, 64, N):
-        params = {"proposal": "prior", "max_iter": 2, "reweight": False, "sampling": sampling}
+        params = {"proposal": "prior", "max_iter": 1, "reweight": False, "sampling": sampling}
         model, X = normal_mean(batch_size=size, **params), numbers(p=1)
         expected = fitted(model, X)
         with monkeypatch.context() as patch:
@@ -106,7 +105,7 @@ def test_large_batches_go_to_the_rows_and_rows_come_for_small_ones(monkeypatch, 
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
         batches = [places for *_, places in sent if places is not None]
         assert bool(batches) == (size == 64 or replaces and size == N)
-        assert bool(taken) == (size == 8)
+        assert (len(taken) > 1) == (size == 8)  # One batch tells whether the likelihood is a sum.
 
 
 def test_sums_of_a_mixture_are_made_where_the_rows_are(monkeypatch):
@@ -146,7 +145,7 @@ def test_data_frames_know_names_and_few_rows_are_an_array():
 def test_streams_take_collections_part_by_part():
     model, X, y = logistic()
     model.partial_fit(as_collection(X), as_collection(y), classes=["no", "yes"])
-    other, size = clone(model), _base_rows.group_size(X)
+    other, size = clone(model), order.group_size(X)
     for start in range(0, N, size):
         other.partial_fit(X[start : start + size], y[start : start + size], classes=["no", "yes"])
     np.testing.assert_array_equal(model.posterior_.particles, other.posterior_.particles)
@@ -234,12 +233,14 @@ def test_a_fit_of_a_collection_goes_on_from_its_checkpoint(tmp_path, monkeypatch
 
     def total(self, *args, **kwargs):
         calls.append(args)
-        if len(calls) == 9:
+        if len(calls) == 25:
             raise KeyboardInterrupt
         return inner(self, *args, **kwargs)
 
     monkeypatch.setattr(DaskBlocks, "total", total)
-    model.set_params(checkpoint=tmp_path / "fit.ckpt", checkpoint_every=0)
+    monkeypatch.setattr("skpmd._base.checkpoint._SECONDS", 0.0)
+    monkeypatch.setattr("skpmd._base.checkpoint._TIMES", 0.0)
+    model.set_params(checkpoint=tmp_path / "fit.ckpt")
     with pytest.raises(KeyboardInterrupt):
         fitted(model, *data)
     with pytest.raises(ValueError, match="X has other values"):
@@ -266,14 +267,6 @@ def on(cluster, model, *data):
 
     with Client(cluster), dask.config.set(scheduler=None):
         return fitted(model, *map(as_collection, data))
-
-
-@pytest.mark.slow_but("logistic")
-@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
-def test_workers_have_the_posterior_of_the_array(cluster, name):
-    model, X, y = CASES[name]()
-    expected = fitted(model, X, y)
-    np.testing.assert_allclose(on(cluster, model, X, y), expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.slow
@@ -333,6 +326,7 @@ def test_wrappers_of_dask_ml_run_unchanged():
     np.testing.assert_array_equal(found, model.coef_)
 
 
+@pytest.mark.slow
 def test_searches_run_on_the_workers(cluster):
     """And a task of a worker may itself fit a collection."""
     from distributed import Client

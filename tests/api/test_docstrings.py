@@ -13,7 +13,6 @@ from numpydoc.docscrape import NumpyDocString
 from sklearn.metrics._scorer import _BaseScorer
 
 import skpmd
-from skpmd._base.blocks import Block
 from skpmd._base.estimator import ParticleEstimator
 from skpmd.engine.fitted_density import FittedDensity
 from skpmd.engine.model import Batch, Model
@@ -21,7 +20,7 @@ from skpmd.mixture._partition import Partition
 from tests.tools.source import ROOT, needs_source
 
 # What public methods hand out, beside what has a public name.
-HANDED_OUT = (Block, FittedDensity, Partition)
+HANDED_OUT = (FittedDensity, Partition)
 # They check nothing that they are given.
 RAISE_NOTHING = (
     "skpmd.show_versions",
@@ -199,7 +198,7 @@ def test_docstrings_are_complete(name):
 def test_names_of_all_kinds_are_looked_at():
     for name in (
         "BayesianLogisticRegressionPMD.fit", "Posterior.pareto_k", "NormalMixture.joined", "load",
-        "data.Blocks.read", "metrics.crps", "plot.TopicDisplay.plot", "predictive.Uncertainty",
+        "metrics.crps", "plot.TopicDisplay.plot", "predictive.Uncertainty",
         "SparseGPRegressorPMD.n_iter_", "engine.model.Model.statistics", "mixture.MixtureDensity",
         "streams.PrequentialScores.mean", "streams.StreamingPipeline.partial_fit",
     ):  # fmt: skip

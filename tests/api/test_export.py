@@ -16,7 +16,6 @@ from skpmd import (
     SparseGPRegressorPMD,
 )
 from skpmd.model_comparison import loo
-from skpmd.onnx import register_converters
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("xarray")
@@ -140,12 +139,6 @@ def test_a_missing_library_names_the_extra(monkeypatch, method):
     with pytest.raises(ImportError, match=r"pip install skpmd\[arviz\]"):
         getattr(weighted(), method)()
     importlib.invalidate_caches()
-
-
-def test_a_missing_converter_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skl2onnx", None)
-    with pytest.raises(ImportError, match=r"pip install skpmd\[onnx\]"):
-        register_converters()
 
 
 @pytest.mark.parametrize("names", [["a", "a"], ["draw", "b"], ["particle_weight", "b"]])

@@ -106,17 +106,13 @@ def test_files(rows, tmp_path):
     def log_likelihood(theta, X, y):
         return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
 
-    def log_prior(theta):
-        return norm.logpdf(theta[:, 0])
-
     model = ParticleMirrorDescent(
-        log_likelihood, log_prior, lambda rng, m: rng.standard_normal((m, 1)), random_state=0
-    ).fit(rows[0])
+        log_likelihood, prior={"mean": norm()}, n_particles=100, random_state=0
+    )
+    with pytest.raises(TypeError, match="log_likelihood, which no other .* joblib"):
+        skpmd.save(model, tmp_path / "model.skops")
     with pytest.raises(FileNotFoundError, match="There is no folder .*: make it"):
-        skpmd.save(model, tmp_path / "none" / "model.skpmd")
-    skpmd.save(model, tmp_path / "model.skpmd")
-    with pytest.raises(TypeError, match="log_prior, sample_prior are not given"):
-        skpmd.load(tmp_path / "model.skpmd", log_likelihood=log_likelihood)
+        skpmd.save(BayesianLogisticRegressionPMD(), tmp_path / "none" / "model.skops")
 
 
 def test_the_time_left_does_not_take_compilation_for_the_speed(monkeypatch):

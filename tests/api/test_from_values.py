@@ -21,7 +21,7 @@ from skpmd.engine.importance import Proposal
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
-from skpmd.engine.scouts import Scouts, scouted
+from skpmd.engine.prior_draws import PriorDraws, prior_draws
 from skpmd.engine.values import without_errors
 
 ROW = np.zeros((1, 1))
@@ -57,6 +57,7 @@ def check(model, mean, sd, least_ess, method="importance reweighting"):
     assert abs(model.log_evidence_) < error
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_badly_conditioned_normal(seed):
     d = 30
@@ -72,6 +73,7 @@ def test_badly_conditioned_normal(seed):
     check(model, mean, np.sqrt(axes**2 @ sds**2), 2500)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_modes_of_unequal_mass_and_width(seed):
     means = np.array([[-3.0, 0.0], [3.0, 1.0], [0.0, 4.0], [5.0, 5.0]])
@@ -94,6 +96,7 @@ def test_modes_of_unequal_mass_and_width(seed):
     assert in_last == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_curved_posterior_has_a_ridge(seed):
     """A banana, whose proposals at its mode fail: given x the rest is normal."""
@@ -106,6 +109,7 @@ def test_a_curved_posterior_has_a_ridge(seed):
     check(model, [0.0, 0.0], np.sqrt([1.0, 2.25]), 2000)
 
 
+@pytest.mark.slow_but("5")
 @pytest.mark.parametrize("d", [2, 5, 10])
 def test_a_funnel(d):
     """Neal's: x ~ N(0, e^v). Its tails are too heavy for moments: quantiles of v and x are exact.
@@ -260,6 +264,7 @@ def test_final_particles_are_the_draws_of_a_round():
     assert len(model.posterior_.particles) == 1000
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_label_switching(seed):
     """Four components without order: twenty-four equal modes in four dimensions."""
@@ -275,6 +280,7 @@ def test_label_switching(seed):
     check(model, np.zeros(4), np.sqrt(np.mean(centres**2) + 0.25), 3000)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_proposals_that_miss_modes_are_not_believed():
     """More modes than searches: the draws of the prior are what is left."""
@@ -337,9 +343,9 @@ def test_modes_without_particles_are_counted(lost, level, expected):
         gaps = ((theta[:, None] - places) ** 2).sum(axis=2)
         return np.zeros(len(theta)) if level else np.logaddexp(*(-2.0 * gaps.T))
 
-    scouts = Scouts(theta, zeros, zeros, log_joint, len(theta))
+    draws = PriorDraws(theta, zeros, zeros, log_joint, len(theta), lambda: None)
     outcome = Outcome(particles, [])  # Without an evidence modes are held against each other.
-    assert scouts.n_left_out(found, outcome, np.random.default_rng(1)) == expected
+    assert draws.n_left_out(found, outcome, np.random.default_rng(1)) == expected
     outcome = Outcome(particles, [], True, n_left_out=expected)
     # A stream that goes on from there has not found it either.
     for one in (outcome, stream_after(outcome, 10.0, np.random.default_rng(0)).outcome()):
@@ -412,6 +418,7 @@ def regression(seed):
     return X, y, np.array_split(np.arange(400), 8)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_stream_follows_the_same_proposals(seed):
     """Beside the fit on all rows, whose own error is .02 sds; the stream says what its own may be.
@@ -473,6 +480,7 @@ def test_a_failed_part_of_a_stream_leaves_it_as_it_was():
     assert model.posterior_ is before
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_stream_whose_modes_no_polynomial_follows_is_right_or_warns(seed):
     """Two means that 40 rows, some of them twice, leave in doubt until the fourth part of five.
@@ -517,7 +525,7 @@ def test_points_without_a_number_do_not_change_the_others():
     model = CustomModel(log_likelihood, log_prior, lambda rng, m: rng.random((m, 1)) / 2, False)
     batches, rng = [Batch(np.zeros((1, 1)), None, np.ones(1))], np.random.default_rng(0)
     theta = np.array([[0.1], [0.6], [0.9], [0.2]])
-    log_joint = scouted(model, draw_prior(model, 10, rng), batches, 1.0, rng).log_joint
+    log_joint = prior_draws(model, draw_prior(model, 10, rng), batches, 1.0, rng).log_joint
     np.testing.assert_allclose(log_joint(theta), [-0.11, -np.inf, -np.inf, -0.24])
     free = Unbounded(model, np.array([0.0]), np.array([np.inf]))
     found = without_errors(free.log_prior)(np.log(theta))

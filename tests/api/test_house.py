@@ -308,3 +308,36 @@ def test_a_second_loop_is_noticed(rule, text):
 def test_ctrl_c_may_be_raised_and_undone():
     assert not in_example(stops_ctrl_c, "raise KeyboardInterrupt")
     assert not in_example(stops_ctrl_c, "try: f()\nexcept BaseException:\n    g()\n    raise")
+
+
+# ------------------------------------------------------------------- checkpoints
+def knows_of_checkpoints(module):
+    """Names, attributes, arguments and words of a module that speak of checkpoints."""
+    for node in ast.walk(module.tree):
+        names = (getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module"))
+        words = [one for one in names if isinstance(one, str)]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.append(node.value)
+        if any("checkpoint" in one.lower() for one in words):
+            yield node
+
+
+def test_the_loop_alone_knows_of_checkpoints():
+    """In the engine and in families; estimators have a parameter, which the base reads."""
+    found = {name for name, module in MODULES.items() if any(knows_of_checkpoints(module))}
+    found = {name for name in found if not name.startswith("skpmd._base.")}
+    parameters = {estimator.__module__ for estimator in ESTIMATORS}
+    assert found == {LOOP, *parameters}
+    for name in parameters:
+        nodes = [*knows_of_checkpoints(MODULES[name])]
+        known = {"checkpoint", "self.checkpoint", "checkpoint=None"}
+        assert all(ast.unparse(node) in known or isinstance(node, ast.Constant) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from skpmd._base import checkpoint", "import skpmd._base.checkpoint as c", "a.checkpoint = b",
+     "def f(checkpoint): 1", "checkpointed()", "def f():\n    'Goes on from a checkpoint.'"],
+)  # fmt: skip
+def test_a_file_that_knows_of_checkpoints_is_noticed(text):
+    assert in_example(knows_of_checkpoints, text)

@@ -362,10 +362,10 @@ DEFECTS = [
     ),
     Defect(
         "particles of steps see nothing",
-        "engine/scouts.py",
+        "engine/prior_draws.py",
         "if self.steps:",
         "if False:",
-        "engine/test_scouts.py",
+        "engine/test_prior_draws.py",
     ),
     Defect(
         "moves of a scale leave out the volume",
@@ -405,8 +405,8 @@ DEFECTS = [
     Defect(
         "the Jacobian of a coordinate with two edges is left out",
         "engine/edges.py",
-        "return u[:, one].sum(axis=1) + within.sum(axis=1) + width",
-        "return u[:, one].sum(axis=1)",
+        "return u[:, self._one].sum(axis=1) + within.sum(axis=1) + width",
+        "return u[:, self._one].sum(axis=1)",
         "engine/test_edges.py",
     ),
     Defect(
@@ -438,8 +438,8 @@ DEFECTS = [
         "engine/test_prior_check.py",
     ),
     Defect(
-        "nobody scouts the prior",
-        "engine/scouts.py",
+        "no draws of the prior beside the particles",
+        "engine/prior_draws.py",
         "_N_DRAWS, _MAX_ROWS = 4000, 1 << 24",
         "_N_DRAWS, _MAX_ROWS = 0, 1 << 24",
         "api/test_certificate.py",
@@ -454,8 +454,8 @@ DEFECTS = [
     Defect(
         "moves between stages leave no correlation",
         "engine/smc.py",
-        "worth = moves.n_before * (1.0 - correlation) / (1.0 + correlation)",
-        "worth = moves.n_before",
+        "(m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))",
+        "(m / ess - 1.0) / m",
         "mixture/test_smc.py",
     ),
     Defect(
@@ -474,7 +474,7 @@ DEFECTS = [
     ),
     Defect(
         "an optimum that is the only one cannot be left out",
-        "engine/scouts.py",
+        "engine/prior_draws.py",
         "np.where(known, near < _HALF * share, small)",
         "np.where(known, near < 0.0 * share, small)",
         "api/test_certificate.py",
@@ -482,7 +482,7 @@ DEFECTS = [
     Defect(
         "parts that draws of the prior see are not looked for after steps",
         "engine/from_values.py",
-        "reasons += (_UNSEEN,) if task.scouts.unseen(last) else ()",
+        "reasons += (_UNSEEN,) if task.draws.are_missed_by(last) else ()",
         "reasons += ()",
         "api/test_certificate.py",
     ),
@@ -494,17 +494,10 @@ DEFECTS = [
         "engine/test_density_product.py",
     ),
     Defect(
-        "the gradient of a product has the first shard's prior subtracted",
-        "engine/density_product.py",
-        "for density, _, of_prior in self.shards[1:]:",
-        "for density, _, of_prior in self.shards[:]:",
-        "engine/test_density_product.py",
-    ),
-    Defect(
-        "misfits of densities are looked at where the shard is, not where the product is",
-        "engine/density_product.py",
-        "return log_weights + share * towards",
-        "return log_weights",
-        "engine/test_density_product.py",
+        "a density that lacks a part of its shard's posterior is not warned of",
+        "_base/merging.py",
+        "reasons = convergence_reasons(density, outcome.particles, whose)",
+        "reasons = ()",
+        "logistic/test_merge.py",
     ),
 ]

@@ -57,30 +57,12 @@ def test_shares_of_the_iterates_are_their_step_sizes():
     assert set(counts[:, 3]) <= {int(40 * share[3]), int(40 * share[3]) + 1}
 
 
-def test_the_average_is_as_large_as_the_latest_cloud():
-    rng, average = np.random.default_rng(0), None
-    for size, particles in zip(SIZES, weighted_clouds(), strict=True):
-        average = include(average, particles, 0.3, "systematic", rng)
-        assert average.theta.shape == (size, 2)
-
-
-def test_step_sizes_add_up():
-    assert averaged(weighted_clouds(), GAMMAS, "systematic", 0).total == pytest.approx(sum(GAMMAS))
-
-
 def test_the_first_iterate_is_taken_whole():
     particles = weighted_clouds()[0]
     dead = particles._replace(log_ratio=np.where(np.arange(20) % 2, -np.inf, 0.0))
     average = include(None, dead, 0.01, "systematic", np.random.default_rng(0))
     assert average.total == 0.01
     np.testing.assert_array_equal(np.unique(average.theta[:, 0]), np.sort(particles.theta[::2, 0]))
-
-
-def test_slots_are_particles_of_some_iterate():
-    clouds = weighted_clouds()
-    average = averaged(clouds, GAMMAS, "systematic", 0)
-    known = np.concatenate([particles.theta for particles in clouds])
-    assert np.isin(average.theta[:, 0], known[:, 0]).all()
 
 
 def test_an_earlier_average_is_left_alone():

@@ -121,20 +121,6 @@ def test_a_cloud_of_two_modes_gets_kernels_of_their_shape():
     assert total_variation(chosen, density) < 0.5 * total_variation(scott, density)
 
 
-def test_the_reported_bandwidth_is_a_geometric_mean():
-    theta, _ = two_modes(200)
-    estimate = kde.fit(theta, np.zeros(200), bandwidth="loo")
-    cov = np.cov(theta.T, ddof=0)
-    ratio = np.linalg.det(kernel_covariance(estimate)) / np.linalg.det(cov)
-    assert estimate.bandwidth == pytest.approx(ratio**0.25, rel=1e-9)
-
-
 def test_large_clouds_are_scored_on_a_part():
     theta, density = two_modes(2500)
     assert total_variation(kde.fit(theta, np.zeros(2500)), density) < 0.1
-
-
-def test_choosing_spends_no_randomness():
-    theta, log_ratio = skewed_particles(300, 2)
-    first, second = kde.fit(theta, log_ratio), kde.fit(theta, log_ratio)
-    np.testing.assert_array_equal(first.factor, second.factor)

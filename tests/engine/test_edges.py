@@ -83,11 +83,6 @@ def free():
     return Unbounded(Bounded(), LOWER, UPPER)
 
 
-def test_the_two_maps_are_inverse(free):
-    theta = Bounded().sample_prior(np.random.default_rng(1), 100)
-    np.testing.assert_allclose(free.inward(free.outward(theta)), theta, atol=1e-9)
-
-
 def test_the_jacobian_is_that_of_the_map(free):
     u = np.random.default_rng(2).standard_normal((20, 4))
     step = 1e-6

@@ -108,12 +108,12 @@ def moved_particles(model, n, most, known=None):
         no_block = np.empty((2000, 0))
         start = Particles(draws, np.zeros(2000), log_prior, log_prior, no_block)
         moves = EnsembleMoves(model, [None], 1.0, known)
-        *_, (last, _) = mirror.segments(
+        *_, (last, *_) = mirror.segments(
             start, model, [None], 1.0, 1.0, settings, rng, n, rejuvenate=moves
         )
         theta.append(last.theta)
-        values.append(moves.log_evidence)
-        assert 0.0 < moves.variance < most
+        values.append(moves.account.log_evidence)
+        assert 0.0 < moves.account.variance < most
     return np.concatenate(theta), np.array(values)
 
 
@@ -128,6 +128,7 @@ def test_modes_keep_their_shares():
     assert abs(values.mean()) < 0.2
 
 
+@pytest.mark.slow
 def test_known_places_of_modes_give_the_shares():
     """Moves lead between two places that are known: the standard error of a share is .006."""
     parts = [Proposal(np.full(2, at), sd * np.eye(2), 5.0) for at, sd in ((-2, 0.5), (3, 0.1))]
@@ -136,6 +137,7 @@ def test_known_places_of_modes_give_the_shares():
     assert abs(values.mean()) < 0.2
 
 
+@pytest.mark.slow
 def test_long_arms():
     theta, values = moved(star, 3)
     assert np.abs(theta.mean(axis=0)).max() < 0.1
@@ -151,6 +153,7 @@ def test_what_is_impossible_has_no_particle():
     assert abs(values.mean()) < 0.2
 
 
+@pytest.mark.slow
 def test_a_mixture_of_many_numbers_leaves_the_evidence_alone():
     """It is fitted to particles that it does not move.
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine import mirror, rejuvenation_error
 from skpmd.engine.loop import FullBatch, Options, Outcome, drive, full_batch_iterations, run
 from skpmd.engine.mirror import Settings, step

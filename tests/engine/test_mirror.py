@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from skpmd.engine.mirror import Settings, log_likelihood, remainder, step
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, draw_prior, effective_sample_size, moments, weights
+from skpmd.engine.particles import Particles, draw_prior, effective_sample_size, moments
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.reweight import reweighting
 from tests.tools.exact_models import HeavyTailedMean, NoiseScale, NormalMean
@@ -132,14 +132,6 @@ def test_ess_need_not_be_monotone():
     assert info.fraction == pytest.approx(4.29 / 60, abs=1e-4)
 
 
-def test_bound_on_splits_is_reported_and_the_step_is_whole():
-    model, rng = NormalMean(), np.random.default_rng(3)
-    data = np.random.default_rng(1).normal(3.0, 1.0, size=2000)
-    particles = draw_prior(model, 500, rng)
-    _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(max_substeps=1), rng)
-    assert info.substeps == 1 and info.substep_bound_hit
-
-
 def test_a_guarded_peaked_step_is_exact_where_an_unguarded_one_collapses():
     """Posterior N(2.49.., 1/401) from N(0, 1): the guard splits, redraws and lands on it.
 
@@ -221,13 +213,6 @@ def test_always_redraws_before_each_step_but_not_a_fresh_cloud(data):
     particles, second = step(particles, model, (batch_of(data),), 0.2, 0.2, settings, rng)
     assert (first.rejuvenations, second.rejuvenations) == (0, 1)
     assert np.isnan(first.bandwidth) and second.bandwidth > 0
-
-
-def test_never_leaves_the_particles_where_they_are(data):
-    model, rng = NormalMean(), np.random.default_rng(8)
-    particles = draw_prior(model, 100, rng)
-    after, info = step(particles, model, (batch_of(np.repeat(data, 50)),), 1.0, 1.0, NEVER, rng)
-    assert after.theta is particles.theta and info.rejuvenations == 0
 
 
 def test_a_dead_particle_lives_again_after_a_whole_step_with_a_one(particles, data):
@@ -329,35 +314,6 @@ def test_block_fraction_and_remainder_compose(data):
     both, _ = step(first, model, batch, *remainder(0.4, 2.0, 0.3), NEVER, rng)
     np.testing.assert_allclose(both.block, whole.block)
     np.testing.assert_allclose(both.log_ratio, whole.log_ratio, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_block_model_finds_the_marginal_posterior_of_the_noise_scale(data):
-    """Marginal posterior of xi = log noise sd against quadrature over a grid.
-
-    Tolerance: 4 Monte Carlo sds at 1000 effective particles: 0.13 sd, and 0.1 nats of evidence.
-    """
-    model, rng = NoiseScale(), np.random.default_rng(12)
-    particles = draw_prior(model, 2000, rng)
-    for _ in range(3):
-        particles, _ = step(particles, model, (batch_of(data),), 0.3, 0.3, Settings(), rng)
-    particles, infos = reweight(particles, model, (batch_of(data),), 1.0, Settings(), rng)
-    assert infos[-1].ess > 1000
-    grid = np.linspace(-3, 3, 2001)
-    theta = grid[:, None]
-    log_joint = model.log_prior(theta) + model.log_marginal(theta, data)
-    log_evidence = logsumexp(log_joint) + np.log(grid[1] - grid[0])
-    density = np.exp(log_joint - logsumexp(log_joint))
-    mean = density @ grid
-    sd = np.sqrt(density @ (grid - mean) ** 2)
-    found, cov = moments(particles.theta, particles.log_ratio)
-    assert abs(found[0] - mean) < 0.13 * sd
-    assert abs(np.sqrt(cov[0, 0]) / sd - 1) < 0.1
-    assert abs(logsumexp(particles.log_ratio) - np.log(2000) - log_evidence) < 0.1
-    # Each particle's block is the conjugate posterior of zeta at its own xi.
-    precision = np.exp(-2 * particles.theta[:, 0]) * len(data) + model.prior_sd**-2.0
-    np.testing.assert_allclose(-2 * particles.block[:, 1], precision)
-    np.testing.assert_allclose(weights(particles.log_ratio).sum(), 1.0)
 
 
 @pytest.mark.parametrize("wide", [0.0, 0.3])

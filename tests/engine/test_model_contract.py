@@ -3,38 +3,14 @@
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from scipy.stats import kstest, norm
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.loop import Options, run
-from skpmd.engine.mirror import Settings, step
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior, moments
-from skpmd.linear._priors import NormalPrior
-
 
 # ----------------------------------------------------------------------------- prior
-def test_the_prior_is_a_product_of_normal_densities():
-    scale = np.array([0.3, 1.0, 7.0])
-    prior, theta = NormalPrior(scale), 2.0 * np.random.default_rng(1).standard_normal((20, 3))
-    expected = norm.logpdf(theta, scale=scale).sum(axis=1)
-    np.testing.assert_allclose(prior.log_density(theta), expected, rtol=1e-12)
-
-
-def test_the_prior_is_normalised():
-    prior = NormalPrior(np.array([0.3]))
-    grid = np.linspace(-5.0, 5.0, 10_001)
-    assert np.trapezoid(np.exp(prior.log_density(grid[:, None])), grid) == pytest.approx(1.0)
-
-
-def test_draws_of_the_prior_follow_its_density():
-    # Kolmogorov-Smirnov for each coordinate, p > 0.001; correlations within 4.5 / sqrt(20000).
-    scale = np.array([0.3, 7.0])
-    draws = NormalPrior(scale).sample(np.random.default_rng(0), 20_000)
-    for column, sd in zip(draws.T, scale, strict=True):
-        assert kstest(column, "norm", args=(0.0, sd)).pvalue > 1e-3
-    assert abs(np.corrcoef(draws.T)[0, 1]) < 4.5 / np.sqrt(20_000)
 
 
 # ----------------------------------------------------------------------------- contract
@@ -79,17 +55,6 @@ def test_three_methods_make_a_model():
     assert abs(found_mean[0] - mean) < 0.1 * np.sqrt(variance)
     assert found_cov[0, 0] == pytest.approx(variance, rel=0.14)
     assert log_evidence(outcome.particles.log_ratio)[0] == pytest.approx(log_z, abs=0.1)
-
-
-def test_one_whole_step_from_the_prior_is_bayes_rule():
-    rows, rng = poisson_rows(40), np.random.default_rng(0)
-    start = draw_prior(Poisson(), 500, rng)
-    settings = Settings(rejuvenation="never")
-    particles, info = step(start, Poisson(), rows.whole(), 1.0, 1.0, settings, rng)
-    expected = Poisson().log_likelihood(start.theta, rows.data)
-    np.testing.assert_allclose(particles.log_ratio, expected, rtol=1e-12)
-    np.testing.assert_array_equal(particles.theta, start.theta)
-    assert (info.a, info.b, info.fraction, info.rejuvenations) == (1.0, 1.0, 1.0, 0)
 
 
 @pytest.mark.parametrize("method", ["sample_prior", "log_prior", "log_likelihood", "statistics"])

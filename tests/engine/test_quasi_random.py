@@ -26,11 +26,6 @@ def test_points_are_inside_their_cube(n, d):
     assert ((points > 0.0) & (points < 1.0)).all()
 
 
-def test_the_same_generator_gives_the_same_points():
-    first, second = (uniforms(10, 2, np.random.default_rng(3)) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-
-
 def test_chi_squared_draws_follow_their_distribution():
     uniform = uniforms(4096, 1, np.random.default_rng(0))[:, 0]
     assert kstest(chi_squared(uniform, 5.0), chi2(5.0).cdf).pvalue > 1e-3

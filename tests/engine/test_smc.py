@@ -93,6 +93,7 @@ def test_from_the_prior_to_the_posterior(x):
     assert all(0.4 < info.extra["acceptance"] < 0.8 for info in found.infos)
 
 
+@pytest.mark.slow
 def test_evidence_is_right_on_average_and_its_error_honest(x):
     found = [
         tempered(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(40)
@@ -156,24 +157,3 @@ def test_same_generator_same_answer_and_threshold(x):
         for threshold in (0.9, 0.0)
     )
     assert len(fine.infos) > len(one.infos) and len(whole.infos) == 1
-
-
-def test_interrupted(x):
-    reported = []
-
-    def report(info):
-        reported.append(info)
-        if len(reported) == 3:
-            raise KeyboardInterrupt
-
-    found = tempered(Mean(), [batch_of(x)], 100, np.random.default_rng(0), report=report)
-    assert found.interrupted and found.infos == reported and len(reported) == 3
-    assert found.particles.theta.shape == (100, 1) and not found.converged
-
-    def at_once(theta, batch):
-        raise KeyboardInterrupt
-
-    model = Mean()
-    model.log_likelihood = at_once
-    with pytest.raises(KeyboardInterrupt):
-        tempered(model, [batch_of(x)], 100, np.random.default_rng(0))

@@ -50,15 +50,6 @@ def test_weights_of_its_draws_are_even(is_weighted):
     assert log_sum_exp(log_ratio) - np.log(len(log_ratio)) == pytest.approx(0.0, abs=0.04)
 
 
-def test_the_same_particles_give_the_same_mixture():
-    theta = np.random.default_rng(0).standard_normal((300, 4))
-    one, other = (
-        student_mixture.fit(theta, np.zeros(300), np.random.default_rng(5)) for _ in range(2)
-    )
-    np.testing.assert_array_equal(one[1], other[1])
-    np.testing.assert_array_equal(one[0][0].factor, other[0][0].factor)
-
-
 @pytest.mark.parametrize("m, d", [(3, 8), (40, 2), (1, 2)])
 def test_few_particles_have_a_mixture_too(m, d):
     theta = np.random.default_rng(m).standard_normal((m, d))

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from skpmd.lda._completion import completion_split
+from skpmd.lda._averages import completion_split
 
 
 def test_parts_add_up_and_chances_are_equal():

@@ -7,7 +7,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from skpmd import LDATopicModelPMD
 from skpmd._base.utils import as_generator
-from skpmd.lda._completion import completion_split
+from skpmd.lda._averages import completion_split
 from tests.lda.test_estimator import corpus
 
 X, _ = corpus(n=200)

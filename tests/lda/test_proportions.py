@@ -1,7 +1,5 @@
 """Uncertainty of topic proportions: against exact posteriors; and tables of documents."""
 
-import sys
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,9 +7,15 @@ from scipy.special import betainc, betaincinv, gammaln, log_expit, softmax
 from scipy.stats import beta
 
 from skpmd import LDATopicModelPMD
+from skpmd.lda._beta_mixtures import Proportions
+from skpmd.lda._documents import Documents
 from skpmd.lda._inference import topic_mass, word_moments
-from skpmd.lda._proportions import Proportions
 from skpmd.lda._topics import Counts, Topics
+
+
+def of(X):
+    """Documents as kernels take them."""
+    return Documents.of(X).for_kernels()
 
 
 def corpus(alpha, eta, n=40, length=40, V=60, K=2, seed=0):
@@ -138,7 +142,7 @@ def test_topics_are_relabelled_before_they_are_mixed():
     block, counts = lda._state.block, sparse.csr_matrix(X, dtype=np.float32)
     assert len(np.unique(lda._labels, axis=0)) > 1
     moments = [
-        word_moments(block.topics, block.counts, i, counts, n_chains=4, stream=i)[..., order]
+        word_moments(block.topics, block.counts, i, of(counts), n_chains=4, stream=i)[..., order]
         for i, order in enumerate(lda._labels)
     ]
     alpha = np.full((4, 3), 0.5)
@@ -193,8 +197,10 @@ def test_one_word_is_exact():
     p = alpha[:, None] * phi
     p = (p / p.sum(axis=0)).T
     size = alpha.sum() + 1.0
-    np.testing.assert_allclose(topic_mass(*given, 0, X), alpha + p, rtol=1e-5)
-    found = Proportions.of(word_moments(*given, 0, X)[None], alpha[None], np.ones(9), np.ones(1))
+    np.testing.assert_allclose(topic_mass(*given, 0, of(X)), alpha + p, rtol=1e-5)
+    found = Proportions.of(
+        word_moments(*given, 0, of(X))[None], alpha[None], np.ones(9), np.ones(1)
+    )
     low, high = np.moveaxis(found.intervals([0.05, 0.95]), -1, 0)
     for ends, q in ((low, 0.05), (high, 0.95)):
         cdf = p * betainc(alpha + 1.0, size - alpha - 1.0, ends)
@@ -208,7 +214,7 @@ def test_a_few_words_are_as_by_enumeration(n):
     phi, _, X = drawn(n, 0.1, 4, 60, V=30)
     alpha, gaps = np.array([0.05, 0.1, 0.2, 0.4]), []
     given = known_topics(phi, alpha)
-    found, mass = word_moments(*given, 0, X), topic_mass(*given, 0, X)
+    found, mass = word_moments(*given, 0, of(X)), topic_mass(*given, 0, of(X))
     for one, own, document in zip(found, mass, X.toarray(), strict=True):
         exact = enumerated(phi, alpha, document)
         gaps.append(
@@ -231,11 +237,11 @@ def test_claims_about_documents_are_calibrated(n, alpha, K):
     """
     phi, theta, X = drawn(n, alpha, K, 800, seed=5)
     given, alphas, i = known_topics(phi, np.full(K, alpha)), np.full((1, K), alpha), np.arange(800)
-    mass = topic_mass(*given, 0, X)
+    mass = topic_mass(*given, 0, of(X))
     top = mass.argmax(axis=1)
     claimed = (mass / mass.sum(axis=1, keepdims=True))[i, top].mean()
     assert abs(claimed - theta[i, top].mean()) < 0.04
-    moments = word_moments(*given, 0, X)[None]
+    moments = word_moments(*given, 0, of(X))[None]
     ends = Proportions.of(moments, alphas, np.full(800, float(n)), np.ones(1)).intervals(
         [0.05, 0.95]
     )
@@ -267,13 +273,6 @@ def test_bad_requests_are_refused():
             lda.transform(X, return_interval=level)
 
 
-def test_output_in_a_data_frame_has_intervals_beside_it():
-    pandas = pytest.importorskip("pandas")
-    X = corpus(0.3, 0.3)
-    mean, ends = fit(X).set_output(transform="pandas").transform(X, return_interval=0.9)
-    assert isinstance(mean, pandas.DataFrame) and ends.shape == (40, 2, 2)
-
-
 # ---------------------------------------------------------------------- tables of documents
 def test_top_documents_have_the_largest_proportions():
     pytest.importorskip("pandas")
@@ -294,7 +293,7 @@ def test_top_documents_have_the_largest_proportions():
     assert len(lda.top_documents(X[:2], 10)) == 3 * 2
 
 
-def test_top_documents_say_what_is_wrong(monkeypatch):
+def test_top_documents_say_what_is_wrong():
     X = corpus(0.3, 0.3)
     lda = fit(X)
     for n in (0, 2.5, True):
@@ -304,14 +303,3 @@ def test_top_documents_say_what_is_wrong(monkeypatch):
         lda.top_documents(X, level=90)
     with pytest.raises(ValueError, match="one name for each of the 40 documents"):
         lda.top_documents(X, document_names=["a"])
-
-    class WithoutPandas:  # scikit-learn 1.6 looks for it among modules, and None is no module.
-        @staticmethod
-        def find_spec(name, *_):
-            if name == "pandas":
-                raise ModuleNotFoundError(name)
-
-    monkeypatch.delitem(sys.modules, "pandas")
-    monkeypatch.setattr(sys, "meta_path", [WithoutPandas, *sys.meta_path])
-    with pytest.raises(ImportError, match=r"top_documents .* skpmd\[arviz\]"):
-        lda.top_documents(X)

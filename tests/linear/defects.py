@@ -27,7 +27,7 @@ DEFECTS = [
     Defect(
         "nothing is said of a density far from the earlier posterior",
         "_base/prior.py",
-        "return misfit_reasons(density.misfit)",
+        "return misfit_reasons(density.misfit, whose=whose)",
         "return ()",
         "linear/test_earlier_rows.py",
     ),
@@ -146,8 +146,8 @@ DEFECTS = [
     Defect(
         "rows that a stream has retained are merged at full power",
         "linear/_merge.py",
-        "return EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)",
-        "return EarlierRows(Batch(X, y, weight), prior, n_classes, None, 0.0)",
+        "rows = EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)",
+        "rows = EarlierRows(Batch(X, y, weight), prior, n_classes, None, 0.0)",
         "linear/test_merge.py",
     ),
     Defect(

@@ -61,7 +61,7 @@ DEFECTS = [
     ),
     Defect(
         "what a weight leaves to later components does not follow its stick",
-        "mixture/_stick_breaking.py",
+        "mixture/_weights.py",
         "- expit(sticks) * after[:, :-1]",
         "- expit(sticks) * after[:, 1:]",
         "mixture/test_smc.py",
@@ -69,8 +69,8 @@ DEFECTS = [
     Defect(
         "rows of earlier passes keep their weight",
         "mixture/_smc_fit.py",
-        "(1.0 - a) * retained.weight",
-        "retained.weight",
+        "discounted(retained, 1.0 - a)",
+        "discounted(retained, 1.0)",
         "mixture/test_smc.py",
     ),
     Defect(
@@ -96,7 +96,7 @@ DEFECTS = [
     ),
     Defect(
         "a marginal has the shape of the first columns",
-        "mixture/_student.py",
+        "mixture/_particles.py",
         "root = self.root[:, columns]",
         "root = self.root[:, : len(columns)]",
         "mixture/test_missing.py",
@@ -125,8 +125,8 @@ DEFECTS = [
     Defect(
         "a row that is left out stays in the mixing weights",
         "mixture/_left_out.py",
-        "sizes = np.maximum(counts.sizes - resp.reshape(shape), 0.0)",
-        "sizes = np.maximum(counts.sizes - 0.0 * resp.reshape(shape), 0.0)",
+        "sizes = np.maximum(counts.sizes - resp.reshape(-1, *shape), 0.0)",
+        "sizes = np.maximum(counts.sizes - 0.0 * resp.reshape(-1, *shape), 0.0)",
         "mixture/test_left_out.py",
     ),
     Defect(

@@ -4,15 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
-from scipy.stats import norm
-from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from skpmd import GaussianMixturePMD
 from skpmd.mixture._kernels import product_log_sum
-from skpmd.mixture._prior import Scaler
+from skpmd.mixture._scaler import Scaler
 
 TYPES = ("full", "tied", "diag", "spherical")
 
@@ -66,18 +63,6 @@ def test_nearly_tied_values_count_as_tied_ones_do():
     _, scale = Scaler.of(X, np.ones(3000), 7, "full")
     np.testing.assert_allclose(scale[1] / scale[0], 1.0, atol=0.2)  # Ties have gaps of none.
     assert (scale > 0.4 * X.std(axis=0)).all()
-
-
-def test_scales_follow_units_and_weights():
-    rng = np.random.default_rng(2)
-    X, weight = rng.normal(size=(60, 3)) ** 3, rng.integers(1, 4, 60).astype(float)
-    unit, away = np.array([1e-12, 3.0, 1e9]), np.array([0.0, 50.0, -2e9])
-    one = Scaler.of(X, weight, 3, "diag")
-    other = Scaler.of(X * unit + away, weight, 3, "diag")
-    np.testing.assert_allclose(other.scale, one.scale * unit, rtol=1e-9)
-    np.testing.assert_allclose(other.shift, one.shift * unit + away, rtol=1e-9)
-    twice = Scaler.of(X, 2.0 * weight, 3, "diag")
-    np.testing.assert_allclose(twice.scale, one.scale, rtol=1e-12)
 
 
 def test_rare_values_of_a_column_follow_units():
@@ -174,16 +159,6 @@ def test_too_far_is_warned_of():
 
 
 # ---------------------------------------------------------------------- priors by columns
-def exact_log_evidence(x, mean, kappa, nu, scatter):
-    """Of one column under a normal-inverse-gamma prior: Student densities one after the other."""
-    total = 0.0
-    for value in x:
-        scale = np.sqrt(scatter / nu * (kappa + 1.0) / kappa)
-        total += student.logpdf(value, nu, mean, scale)
-        scatter += kappa / (kappa + 1.0) * (value - mean) ** 2
-        mean = (kappa * mean + value) / (kappa + 1.0)
-        kappa, nu = kappa + 1.0, nu + 1.0
-    return total
 
 
 def test_default_degrees_of_freedom_are_one_more_than_the_least():
@@ -192,48 +167,6 @@ def test_default_degrees_of_freedom_are_one_more_than_the_least():
         model = fitted(X, 1, covariance_type=kind)
         assert model.degrees_of_freedom_prior_ == df
         np.testing.assert_allclose(model.mean_prior_, np.median(X, axis=0), atol=0.1)
-
-
-def test_one_diagonal_component_has_the_evidence_of_its_columns():
-    X = np.random.default_rng(3).normal([0.0, 9.0, -4.0], [1.0, 50.0, 1e-3], size=(40, 3))
-    model = fitted(X, 1, covariance_type="diag")
-    parts = [
-        exact_log_evidence(
-            X[:, j], model.mean_prior_[j], model.mean_precision_prior_, 1.0,
-            model.covariance_prior_[j],
-        )
-        for j in range(3)
-    ]  # fmt: skip
-    assert model.lower_bound_ == pytest.approx(sum(parts), abs=1e-6)
-
-
-def test_one_spherical_component_has_the_posterior_of_a_grid():
-    """One variance for all columns, by quadrature over it."""
-    X = np.random.default_rng(4).normal(2.0, 3.0, size=(12, 2))
-    model = fitted(X, 1, covariance_type="spherical")
-    kappa, scatter = model.mean_precision_prior_, model.covariance_prior_
-    logs = np.linspace(-6.0, 12.0, 20001)  # Of the precision.
-    precision, prior = np.exp(logs), 0.5 * (logs + np.log(scatter)) - scatter * np.exp(logs)
-    prior -= logsumexp(prior)  # Gamma(1 / 2, rate scatter): p nu = 1, p Psi / 2 = scatter.
-    kappa_n = kappa + len(X)
-    mean = (kappa * model.mean_prior_ + X.sum(axis=0)) / kappa_n
-    square = (X**2).sum() + kappa * (model.mean_prior_**2).sum() - kappa_n * (mean**2).sum()
-    weight = prior + 0.5 * X.size * logs - 0.5 * precision * square
-    weight -= logsumexp(weight)
-    at = np.array([[0.0, 1.0], [5.0, -6.0]])
-    sd = np.sqrt((1.0 + 1.0 / kappa_n) / precision)
-    density = norm.logpdf(at[:, None], mean, sd[None, :, None]).sum(axis=2)
-    expected = logsumexp(density + weight, axis=1)
-    np.testing.assert_allclose(model.score_samples(at), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["diag", "spherical"])
-def test_many_columns_find_groups_and_their_variances(kind):
-    rng = np.random.default_rng(5)
-    X, labels = groups(240, 1.8 * rng.normal(size=(3, 70)), seed=5)
-    model = fitted(X, 3, covariance_type=kind)
-    assert adjusted_rand_score(labels, model.predict(X)) == 1.0
-    np.testing.assert_allclose(model.covariances_.reshape(3, -1).mean(axis=1), 1.0, atol=0.06)
 
 
 @pytest.mark.slow

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import softmax
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skpmd import GaussianMixturePMD
 from skpmd._base.utils import weighted_quantile
-from skpmd.wrappers import predict_proba_interval
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(-1.3, 1.0, (40, 2)), RNG.normal(1.3, 0.7, (30, 2))])
@@ -52,19 +49,3 @@ def test_ends_are_in_order_and_fill_the_sum(mixture):
     for i in (0, 41):  # Each row by itself.
         alone = mixture.predict_proba_interval(X[i : i + 1])[0]
         np.testing.assert_allclose(alone, np.stack([low, high], axis=-1)[i], rtol=1e-9, atol=1e-14)
-
-
-def test_pipelines_hand_the_level_on():
-    model = make_pipeline(
-        StandardScaler(), GaussianMixturePMD(2, strategy="conjugate", random_state=0)
-    ).fit(X)
-    proba, ends = model.predict_proba(ROWS, return_interval=0.8)
-    np.testing.assert_array_equal(proba, model.predict_proba(ROWS))
-    np.testing.assert_array_equal(ends, predict_proba_interval(model, ROWS, level=0.8))
-    with pytest.raises(ValueError, match="level must lie strictly between"):
-        model.predict_proba(ROWS, return_interval=90)
-
-
-def test_one_component_is_certain():
-    mixture = GaussianMixturePMD(random_state=0).fit(X)
-    np.testing.assert_array_equal(mixture.predict_proba_interval(ROWS), 1.0)

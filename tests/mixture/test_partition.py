@@ -131,10 +131,6 @@ def test_one_row_and_one_component(loss):
     assert same.expected_loss == pytest.approx(0.0, abs=1e-12)
 
 
-def test_numbered():
-    assert numbered(np.array([7, 2, 7, 0, 2])).tolist() == [0, 1, 0, 2, 1]
-
-
 def test_bad_input():
     check_rows(MAX_ROWS)
     with pytest.raises(ValueError, match=rf"X has {MAX_ROWS + 1} rows.*at most {MAX_ROWS}.*X\[::2"):

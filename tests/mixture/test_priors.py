@@ -67,31 +67,6 @@ def test_a_first_row_does_not_fix_units_and_prior(X):
     assert stream._state.n_samples_seen == 80.0
 
 
-@pytest.mark.slow
-def test_parts_under_a_given_prior_come_to_what_fit_does(X):
-    prior = {
-        "mean_prior": [8.0], "mean_precision_prior": 0.05, "covariance_prior": [[0.5]],
-        "degrees_of_freedom_prior": 2.0, "weight_concentration_prior": 1.0, "reg_covar": 0.0,
-        "n_particles": 300,
-    }  # fmt: skip
-    whole, stream = sampled(**prior).fit(X), sampled(**prior)
-    for part in (X[:2], X[2:50], X[50:]):  # the last part moves the draws of the one before
-        quietly(stream.partial_fit, part)
-    assert stream.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.8)
-    np.testing.assert_allclose(stream.means_, whole.means_, atol=0.1)
-    assert stream._state.fit.state.n_rows_fitted == 50
-
-
-@pytest.mark.slow
-def test_learning_anew_keeps_what_is_forgotten_forgotten(X):
-    stream = sampled(half_life=1)
-    for part in (X[:3], X[3:]):
-        quietly(stream.partial_fit, part)
-    alone = sampled().fit(X[3:])
-    assert not hasattr(stream, "log_evidence_")
-    np.testing.assert_allclose(stream.covariance_prior_, alone.covariance_prior_, rtol=1e-6)
-
-
 # ---------------------------------------------------------------------- priors
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_the_independent_prior_tells_what_it_has(X, covariance_type):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skpmd.mixture._particles import MixtureParticles
-from skpmd.mixture._relabel import relabelled, relabelling
+from skpmd.mixture._relabel import relabelling
 
 
 def particles_of(means, sds, shares=None, log_weights=None):
@@ -31,7 +31,7 @@ def test_permuted_copies_are_put_back():
     assert found.dtype.kind == "i"
     labels = np.take_along_axis(order, found, axis=1)
     assert (labels == labels[0]).all()
-    same = relabelled(particles, found)
+    same = particles.relabelled(found)
     np.testing.assert_allclose(same.location.std(axis=0), 0.01, atol=0.01)
     for name in ("log_mixing", "log_predictive", "scale_cholesky", "df"):
         values = getattr(same, name)

@@ -63,6 +63,10 @@ class GaussianMixture(GaussianMixturePMD):
         self.means_init = means_init
         self.precisions_init = precisions_init
 
+    def _n_parameters(self):
+        """Which theirs has, and their tests ask for."""
+        return self._state.prior.n_coordinates
+
 
 class BayesianGaussianMixture(GaussianMixture):
     """With the prior of theirs, as far as it does not come from the rows."""
@@ -81,6 +85,8 @@ class BayesianGaussianMixture(GaussianMixture):
         }
         super().__init__(n_components, **prior, **params)
 
+
+pytestmark = pytest.mark.slow  # Tests of the estimator's own are in the default lane.
 
 _SEED = {"global_random_seed": 0}
 _DTYPE = {"global_dtype": np.float64}
@@ -171,12 +177,6 @@ BAYESIAN_LEFT_OUT = {
 
 
 # The marks of the modules do not come along: steps are cut short there, and rightly warned of.
-@pytest.mark.slow_for(
-    "test_gaussian_mixture_fit_best_params-0",
-    "test_init-0",
-    "test_warm_start-0",
-    "test_warm_start-1",
-)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name, arguments", runs_of(GAUSSIAN))
 def test_of_gaussian_mixture(name, arguments, monkeypatch):

@@ -8,18 +8,19 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln, gammaln, logsumexp, multigammaln, softmax
 from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD
-from skpmd._base.progress import listeners_of
-from skpmd.engine.course import Course, on_course
+from skpmd._base.streaming import first_stream
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
 from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._likelihood import Mixtures
-from skpmd.mixture._model import ParameterModel
+from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._prior import MixturePrior
-from skpmd.mixture._smc_fit import fit_smc, parameter_model, update_smc
-from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
+from skpmd.mixture._reservoir import Reservoir
+from skpmd.mixture._scaler import Scaler
+from skpmd.mixture._weights import Sticks, by_sticks, log_mixing, sticks_of
 
 TYPES = ("full", "tied", "diag", "spherical")
 WEIGHTS = ("dirichlet_distribution", "dirichlet_process", "pitman_yor")
@@ -54,6 +55,14 @@ def prior_of(kind, n_components, p, weights="dirichlet_distribution", components
 def parameters(**changes):
     changes = {"strategy": "parameters", "n_particles": 1000, **changes}
     return GaussianMixturePMD(**changes)._parameters()
+
+
+def fit_smc(parameters, prior, X, weight, seed):
+    """Draws given rows in scaled columns, under a given prior of these."""
+    rows = Reservoir(np.asarray(X, dtype=float), weight, np.ones(len(X)), True)
+    scaler = Scaler(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    state = _smc_fit.first_state(scaler, prior, rows, first_stream(seed))
+    return _smc_fit.tempered(parameters, state, rows, 0.0, float(weight.sum()))
 
 
 def log_densities(mixtures, X):
@@ -106,21 +115,6 @@ def test_likelihood_gradient_and_coordinates(kind, name, n_components, p):
         slope = (ends[1] - ends[0]) / (2 * h)
         np.testing.assert_allclose(gradient[:, j], slope, rtol=1e-4, atol=1e-4 * abs(value).max())
     assert np.isfinite(root).all()
-
-
-def test_many_rows_and_particles_are_taken_in_blocks():
-    rng = np.random.default_rng(2)
-    model = model_of("normal_wishart", "full", 3, 2)
-    theta = model.sample_prior(rng, 50)
-    X, weight = rng.standard_normal((5000, 2)), rng.random(5000)
-    whole = model.log_likelihood(theta, Batch(X, None, weight))
-    each = logsumexp(log_densities(model.mixtures(theta), X), axis=1) @ weight
-    np.testing.assert_allclose(whole, each, rtol=1e-12)
-    one, two = Batch(X[:1234], None, weight[:1234]), Batch(X[1234:], None, weight[1234:])
-    for got, expected in zip(
-        model.local(theta, [one, two]), model.local(theta, [Batch(X, None, weight)]), strict=True
-    ):
-        np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -289,7 +283,7 @@ def test_evidence_and_mean_of_one_component(kind):
     X = rng.standard_normal((40, 2)) @ [[0.7, 0.4], [0.0, 0.5]] + 0.3
     weight = rng.integers(1, 4, size=40).astype(float)
     prior = prior_of(kind, 1, 2)
-    found = fit_smc(parameters(n_particles=2000), prior, X, weight, np.random.default_rng(0))
+    found = fit_smc(parameters(n_particles=2000), prior, X, weight, 0)
     assert found.log_evidence == pytest.approx(closed_form(prior, X, weight), abs=0.15)
     assert (
         0.02 < found.log_evidence_se < 0.15 and found.converged and not found.convergence_warnings
@@ -332,7 +326,7 @@ def test_evidence_and_predictions_of_few_rows(weights, n_components):
     def exact(X):
         return by_assignments(prior, X, lambda rows: closed_form(prior, rows, np.ones(len(rows))))
 
-    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), np.random.default_rng(1)
+    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), 1
     found, evidence = fit_smc(*own), exact(X)
     assert found.log_evidence == pytest.approx(evidence, abs=0.1)
     at = np.array([[-1.4], [0.0], [1.0], [4.0]])
@@ -341,19 +335,6 @@ def test_evidence_and_predictions_of_few_rows(weights, n_components):
     density = np.exp(logsumexp(log_densities(mixtures, at), axis=1)).mean(axis=0)
     expected = [np.exp(exact(np.vstack([X, row])) - evidence) for row in at]
     np.testing.assert_allclose(density, expected, rtol=0.05, atol=0.002)
-
-
-@pytest.mark.slow
-def test_the_standard_error_counts_what_moves_have_left_of_correlation():
-    """Of 14 fits of each of two sets of rows the evidence had an sd of 1.3 and 1.6 times the error
-    that takes particles for independent; as a chain of that correlation, 1.1 and 1.25 times."""
-    X = np.random.default_rng(0).standard_normal((20, 1)) + 2.0 * (np.arange(20) % 2)[:, None]
-    fitted = GaussianMixturePMD(2, strategy="parameters", n_particles=1000, random_state=0).fit(X)
-    correlation = np.append(0.0, fitted.history_["correlation"])[:-1]
-    of_stages = (1000.0 / fitted.history_["ess"] - 1.0) / 1000.0
-    expected = np.sqrt((of_stages * (1.0 + correlation) / (1.0 - correlation)).sum())
-    assert fitted.posterior_.log_evidence_se == pytest.approx(expected, rel=1e-6)
-    assert expected > 1.1 * np.sqrt(of_stages.sum())
 
 
 @pytest.mark.slow
@@ -378,7 +359,7 @@ def test_evidence_under_the_independent_prior():
         return np.log(quad(given, 1e-6, 12 * scale, limit=200, points=[0.1, 0.5, 1.0])[0])
 
     exact = by_assignments(prior, X, marginal)
-    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), np.random.default_rng(2)
+    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), 2
     assert fit_smc(*own).log_evidence == pytest.approx(exact, abs=0.1)
 
 
@@ -419,8 +400,7 @@ def test_a_second_group_is_found_under_a_vague_prior():
         mean_precision=0.01, df=2.0, covariance=0.01 * np.eye(2)
     )
     found = [
-        fit_smc(parameters(n_particles=500), vague, X, np.ones(200), np.random.default_rng(seed))
-        for seed in range(2)
+        fit_smc(parameters(n_particles=500), vague, X, np.ones(200), seed) for seed in range(2)
     ]
     evidences = [one.log_evidence for one in found]
     assert np.ptp(evidences) < 1.2
@@ -436,79 +416,62 @@ def two_groups():
     return rng.permutation(X)[:, None]
 
 
-def summary(fit):
-    particles = fit.particles
-    w = np.exp(particles.log_weights)
-    parts = particles.location[..., 0], particles.scale_cholesky[..., 0, 0], particles.log_mixing
-    values = np.concatenate(parts, axis=1)
-    mean = w @ values
-    return mean, np.sqrt(w @ (values - mean) ** 2)
+GIVEN = {
+    "mean_prior": [0.1], "mean_precision_prior": 0.2, "degrees_of_freedom_prior": 2.5,
+    "covariance_prior": [[0.3]], "weight_concentration_prior": 0.8, "reg_covar": 0.0,
+}  # fmt: skip
 
 
-def next_part(parameters, prior, part, state, seed=0):
-    weight = np.ones(len(part))
-    if state is None:
-        return fit_smc(parameters, prior, part, weight, np.random.default_rng(seed))
-    return update_smc(parameters, part, weight, state)
-
-
-def in_parts(X, n_parts, seed=0, **params):
-    state, fit = None, None
-    prior = prior_of("full", 2, 1)
-    for part in np.array_split(X, n_parts):
-        fit = next_part(parameters(**params), prior, part, state, seed)
-        state = fit.state
-    return fit
+def in_parts(parts, seed=0, **params):
+    """A stream under a prior that does not depend on the rows."""
+    params = {"n_particles": 1000, "random_state": seed, **GIVEN, **params}
+    stream = GaussianMixturePMD(2, strategy="parameters", **params)
+    for part in parts:
+        stream.partial_fit(part)
+    return stream
 
 
 @pytest.fixture(scope="module")
 def whole(two_groups):
-    return in_parts(two_groups, 1, seed=1)
+    return in_parts([two_groups], seed=1)
+
+
+def assert_near(found, expected, atol):
+    own, other = found.posterior_, expected.posterior_
+    np.testing.assert_allclose((own.mean() - other.mean()) / other.std(), 0.0, atol=atol)
 
 
 def test_parts_come_to_what_the_whole_does(two_groups, whole):
-    parts = in_parts(two_groups, 6)
-    assert parts.log_evidence == pytest.approx(whole.log_evidence, abs=0.4)
-    (mean, sd), (own, own_sd) = summary(whole), summary(parts)
-    np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.2)
-    np.testing.assert_allclose(own_sd / sd, 1.0, atol=0.15)
+    parts = in_parts(np.array_split(two_groups, 6))
+    assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.4)
+    assert_near(parts, whole, 0.2)
+    np.testing.assert_allclose(parts.posterior_.std() / whole.posterior_.std(), 1.0, atol=0.15)
 
 
 def test_rows_that_are_too_many_to_keep_still_count(two_groups, whole, monkeypatch):
     monkeypatch.setattr(_smc_fit, "MAX_RETAINED", 100)
-    parts = in_parts(two_groups, 3)
-    assert parts.log_evidence is None and parts.state.retained is None
-    (mean, sd), (own, _) = summary(whole), summary(parts)
-    np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.5)
+    with pytest.warns(ConvergenceWarning, match="by rejuvenations of the particles"):
+        parts = in_parts(np.array_split(two_groups, 3))
+    assert not hasattr(parts, "log_evidence_") and parts._state.fit.state.retained is None
+    assert_near(parts, whole, 0.5)
 
 
 def test_forgotten_rows_do_not_count(two_groups):
     """With all but everything forgotten only the last part is left."""
-    last = np.array_split(two_groups, 2)[1]
-    forgetful = in_parts(two_groups, 2, half_life=1)
-    alone = in_parts(last, 1, seed=3)
-    (mean, sd), (own, _) = summary(alone), summary(forgetful)
-    np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.25)
-    assert forgetful.log_evidence is None
-    assert len(forgetful.state.retained.weight) == len(last)
+    parts = np.array_split(two_groups, 2)
+    forgetful = in_parts(parts, half_life=1)
+    assert_near(forgetful, in_parts(parts[1:], seed=3), 0.25)
+    assert not hasattr(forgetful, "log_evidence_")
+    assert len(forgetful._state.fit.state.retained.weight) == len(parts[1])
 
 
 def test_rows_count_once_after_each_pass(two_groups):
     """Kept rows have the weights that mirror steps give them: at the end of a pass they are one."""
-    state, prior = None, prior_of("full", 2, 1)
-    own = parameters(n_particles=100, total_samples=150.0)
-    for part in [*np.array_split(two_groups, 3)] * 3:
-        state = next_part(own, prior, part, state).state
-    _, which = np.unique(state.retained.X, return_inverse=True)
-    np.testing.assert_allclose(np.bincount(which.ravel(), state.retained.weight), 1.0)
+    parts = [*np.array_split(two_groups, 3)] * 3
+    state = in_parts(parts, n_particles=100, total_samples=150.0)._state.fit.state
+    np.testing.assert_allclose(state.retained.X, np.sort(two_groups, axis=0))
+    np.testing.assert_allclose(state.retained.weight, 1.0)
     assert state.stream.seen == 450.0
-
-
-def test_the_state_of_a_part_is_left_as_it_is(two_groups):
-    first = in_parts(two_groups[:50], 1)
-    more = two_groups[50:100], np.ones(50), first.state
-    one, two = (update_smc(parameters(), *more) for _ in range(2))
-    np.testing.assert_array_equal(one.particles.location, two.particles.location)
 
 
 def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
@@ -520,20 +483,22 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
             raise KeyboardInterrupt
         return ours(self, theta, batches)
 
+    model = GaussianMixturePMD(2, strategy="parameters", n_particles=1000, random_state=0, **GIVEN)
     monkeypatch.setattr(ParameterModel, "local", local)
-    fit = in_parts(two_groups, 1)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(two_groups)
+    fit = model._state.fit
     assert fit.interrupted and not fit.converged and fit.log_evidence is None
     assert "interrupted" in fit.convergence_warnings[-1]
     assert 0.0 < fit.records.last[-1].extra["power"] < 1.0
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.
-    part = two_groups[:10]
-    more = update_smc(parameters(), part, np.ones(10), fit.state)
-    assert more.state.retained.weight.sum() == 160.0 and more.log_evidence is not None
+    model.partial_fit(two_groups[:10])
+    assert model._state.fit.state.retained.weight.sum() == 160.0 and model.log_evidence_
     calls.clear()
     calls.extend([None] * 55)
     with pytest.raises(KeyboardInterrupt):
-        update_smc(parameters(), part, np.ones(10), more.state)
+        model.partial_fit(two_groups[:10])
 
 
 @pytest.mark.slow
@@ -543,19 +508,9 @@ def test_hard_rows():
         for kind in TYPES:
             prior = prior_of(kind, 4, 2)
             own = parameters(n_particles=20), prior, X, np.full(len(X), 3.0)
-            particles = fit_smc(*own, np.random.default_rng(0)).particles
+            particles = fit_smc(*own, 0).particles
             for values in particles[:5]:
                 assert np.isfinite(values).all()
-
-
-def test_progress_is_told(two_groups, capsys):
-    with on_course(Course(listeners=listeners_of(1, True))):
-        fit_smc(
-            parameters(n_particles=50), prior_of("full", 1, 1), two_groups, np.ones(150),
-            np.random.default_rng(0),
-        )  # fmt: skip
-    told = capsys.readouterr()
-    assert "tempering" in told.out + told.err
 
 
 def test_components_are_ordered_along_the_first_principal_axis():

@@ -20,7 +20,6 @@ from skpmd.plot import (
     PredictiveBandDisplay,
     ReliabilityDisplay,
     TopicDisplay,
-    TraceDisplay,
 )
 
 X, Y = load_iris(return_X_y=True)
@@ -69,7 +68,6 @@ def check(**options):
 CASES = {
     "intervals": (lambda **o: PosteriorIntervalDisplay.from_posterior(POSTERIOR, **o), 1),
     "pairs": (lambda **o: PairDisplay.from_posterior(POSTERIOR, **o), 9),
-    "trace": (lambda **o: TraceDisplay.from_estimator(classifier(), **o), 2),
     "bands": (bands, 1),
     "reliability": (reliability, 2),
     "check": (check, 1),

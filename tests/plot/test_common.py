@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skpmd.plot
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.plot import PairDisplay, PosteriorIntervalDisplay, TopicDisplay, TraceDisplay
+from skpmd.plot import PairDisplay, PosteriorIntervalDisplay, TopicDisplay
 from skpmd.plot._common import shortened
 from tests.plot.displays import CASES, POSTERIOR, X, Y, classifier, topics
 
@@ -140,8 +140,6 @@ def test_estimators_inside_pipelines_and_those_that_are_not_fitted():
     assert display.names == model[-1].posterior_.names
     with pytest.raises(TypeError, match="no posterior_"):
         PosteriorIntervalDisplay.from_estimator(StandardScaler().fit(X))
-    with pytest.raises(TypeError, match="no history_"):
-        TraceDisplay.from_estimator(StandardScaler().fit(X))
 
 
 def test_posteriors_of_another_kind_are_refused():

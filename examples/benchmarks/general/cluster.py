@@ -112,14 +112,14 @@ def generated(rng, n):
 
 def batches_of(X, y):
     """All rows as the fit goes through them."""
-    from skpmd._base.rows import Rows
+    from skpmd._rows.rows import Rows
 
     return Rows(X, y, None, "auto").whole()
 
 
 def table_of(client, n, n_blocks):
     """The same of a collection that the workers hold."""
-    from skpmd._base.opening import opened
+    from skpmd._rows.opening import opened
 
     with client.as_current():
         X, y = collection(n, n_blocks)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.resampling import systematic
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import Data

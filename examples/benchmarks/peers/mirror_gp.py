@@ -11,7 +11,7 @@ both costs one reading of the rows. The clock of a setting counts that reading f
 
 import numpy as np
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import SparseGP
 

@@ -6,6 +6,7 @@ worker that is lost takes nothing along.
 """
 
 import pickle
+import warnings
 from contextlib import contextmanager
 from contextvars import Context
 from functools import partial, reduce
@@ -13,9 +14,8 @@ from time import monotonic as clock
 
 import numpy as np
 
-from skpmd._base.blocks import Block, Blocks
-from skpmd._base.table import BlockTable, rows_of
-from skpmd._base.warn import warn
+from skpmd._rows.blocks import Block, Blocks, Parts
+from skpmd._rows.table import BlockTable, rows_of
 from skpmd.engine.course import phase, tick
 
 _FEW = 8  # Results of blocks that are added up, or come here, at a time.
@@ -45,16 +45,9 @@ class DaskBlocks(Blocks):
         chunks = getattr(collection, "chunks", ())
         if len(chunks) == 2 and len(chunks[1]) > 1:
             collection = collection.rechunk({1: -1})
-        super().__init__(list(np.ravel(collection.to_delayed())))
+        self._delayed = list(np.ravel(collection.to_delayed()))
+        super().__init__(Parts(self._delayed, _read))
         self._collection = collection  # What workers hold of it they hold as long as it is there.
-
-    def __iter__(self):
-        """Read all blocks in order, each a `Block`."""
-        return map(self.read, range(len(self.items)))
-
-    def read(self, i):
-        """Read the block at place i as a `Block`."""
-        return Block(self.items[i].compute())
 
     def each(self, function, *columns, places=None):
         """``function(X, ...)`` of blocks where they are, as a list.
@@ -76,9 +69,9 @@ class DaskBlocks(Blocks):
         call, sent = _task(_called), _sent(function)
         places = range(len(self.items)) if places is None else places
         some = zip(places, *columns, strict=True)
-        return [call(sent, self.items[i], *arguments) for i, *arguments in some]
+        return [call(sent, self._delayed[i], *arguments) for i, *arguments in some]
 
-    def held(self, values):
+    def sent(self, values):
         """Values that go to where the work is done once, for columns of arguments.
 
         One by one: Dask warns of messages that are large.
@@ -89,39 +82,34 @@ class DaskBlocks(Blocks):
 class DaskTable(BlockTable):
     """The same as a `BlockTable`: rows are selected, and sums over them made, where they are."""
 
-    def held(self, rest, rows=None):
+    def sent(self, rest, rows=None):
         """``rest(slice)`` for the rows of each block, which go to where these are.
 
         ``rows`` are sorted places among the rows of the table; None is all of them.
         """
-        return self.blocks.held([rest(own) for _, own, _ in self._cuts(rows)])
+        return self.blocks.sent([rest(own) for _, own, _ in self._cuts_of(rows)])
 
-    def total(self, function, add, held, rows=None):
-        """The sum of ``function(X, rest)`` over the blocks of these rows, with what is held."""
-        which, _, some = zip(*self._cuts(rows), strict=True)
+    def total(self, function, add, sent, rows=None):
+        """The sum of ``function(X, rest)`` over the blocks of these rows, with what was sent."""
+        which, _, some = zip(*self._cuts_of(rows), strict=True)
         how = [self._how(place) for place in which]
-        return self.blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
+        return self.blocks.total(partial(_with_rest, function), add, how, some, sent, places=which)
 
-    def _each(self, parts, following):
+    def _cuts_of(self, rows):
+        if rows is None:
+            rows = slice(0, len(self)) if self._places is None else np.arange(len(self))
+        return self._cuts(rows if isinstance(rows, slice) else self._at(rows))
+
+    def _each(self, cuts, following):
         """A few at a time, so that no more than these are here twice."""
-        for start in range(0, len(parts), _FEW):
-            which, some = zip(*parts[start : start + _FEW], strict=True)
+        for start in range(0, len(cuts), _FEW):
+            which, _, some = zip(*cuts[start : start + _FEW], strict=True)
             how = [self._how(place) for place in which]
             yield from self.blocks.each(_taken, how, some, places=which)
 
-    def _cuts(self, rows):
-        """(block, slice among the rows, places in the block, or None of all), of these rows."""
-        places = self._places
-        if rows is not None:
-            places = rows if places is None else places[rows]
-        edges = [0, *self._ends]
-        ends = edges if places is None else np.searchsorted(places, edges)
-        cuts = []
-        for place in range(len(edges) - 1):
-            own = slice(int(ends[place]), int(ends[place + 1]))
-            if own.start < own.stop:
-                cuts.append((place, own, None if places is None else places[own] - edges[place]))
-        return cuts
+
+def _read(delayed):
+    return Block(delayed.compute())
 
 
 def _sent(function):
@@ -133,17 +121,17 @@ def _sent(function):
 
 
 def _called(sent, *arguments):
-    """The function of what it is given: whose checkpoint and threads there are is not its affair.
+    """The function of what it is given: whose course and threads there are is not its affair.
 
     They are there where Dask has no worker of its own. What becomes of overflows is as here.
     """
     function, errors = pickle.loads(sent)
-    return Context().run(_under, errors, function, arguments)
 
+    def called():
+        with np.errstate(**errors):
+            return function(*arguments)
 
-def _under(errors, function, arguments):
-    with np.errstate(**errors):
-        return function(*arguments)
+    return Context().run(called)
 
 
 def _sum(sent, *parts):
@@ -152,9 +140,8 @@ def _sum(sent, *parts):
 
 
 def _taken(X, how, some):
-    """Some rows of a block, or all of them where that is None, as a table reads them."""
-    rows = rows_of(X, *how)
-    return rows if some is None else rows[some]
+    """Some rows of a block, as a table reads them."""
+    return rows_of(X, *how)[some]
 
 
 def _with_rest(function, X, how, some, rest):
@@ -163,18 +150,18 @@ def _with_rest(function, X, how, some, rest):
 
 def _computed(parts):
     """The results as a list; while workers compute them it shows, and time may end it."""
+    import dask
     from dask.base import get_scheduler
 
     client = getattr(get_scheduler(), "__self__", None)
     if not hasattr(client, "gather"):  # Dask has no workers, and computes them here.
-        return list(_dask().compute(*parts))
+        return list(dask.compute(*parts))
     futures = client.compute(parts)
     with client.as_current(), _no_task():
         n_done = _n_done(futures)
         if not (n_done or client.nthreads()):
-            warn(
-                "The cluster of Dask has no workers: nothing is done until some come.", UserWarning
-            )
+            text = "The cluster of Dask has no workers: nothing is done until some come."
+            warnings.warn(text, stacklevel=2)
         if n_done < len(futures):
             with phase("pass over the blocks", len(futures)) as advance:
                 advance(n_done)
@@ -224,15 +211,12 @@ def _no_task():
 
 
 def _value(value):
-    return _dask().delayed(value, traverse=False)
+    import dask
+
+    return dask.delayed(value, traverse=False)
 
 
 def _task(function):
-    return _dask().delayed(function, traverse=False, pure=False)
-
-
-def _dask():
-    """Dask, which is there where its collections are."""
     import dask
 
-    return dask
+    return dask.delayed(function, traverse=False, pure=False)

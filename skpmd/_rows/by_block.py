@@ -6,11 +6,10 @@ from functools import partial, wraps
 import numpy as np
 from scipy import sparse
 
-from skpmd._base.blocks import Block
-from skpmd._base.dask_table import DaskBlocks, is_of_dask
-from skpmd._base.opening import opened, table_of_one
-from skpmd._base.sources import blocks_of
-from skpmd._base.table import BlockTable
+from skpmd._rows.blocks import as_block
+from skpmd._rows.dask_table import DaskBlocks, is_of_dask
+from skpmd._rows.opening import blocks_of, opened
+from skpmd._rows.table import is_in_memory, table_of_one
 from skpmd.engine.course import counted
 
 
@@ -24,7 +23,7 @@ def row_by_row(method):
 
     @wraps(method)
     def called(self, X, *args, **kwargs):
-        blocks = X.blocks if isinstance(X, BlockTable) and X.array is None else blocks_of(X)
+        blocks = blocks_of(X) if is_in_memory(X) else X.blocks
         if blocks is None:
             return method(self, X, *args, **kwargs)
         if signature.bind(self, X, *args, **kwargs).arguments.get("return_cov"):
@@ -48,9 +47,6 @@ def of_all_rows(score):
 
     @wraps(score)
     def called(self, X=None, y=None, sample_weight=None):
-        known = {} if sample_weight is None else {"sample_weight": sample_weight}
-        if blocks_of(X) is None:
-            return score(self, X, y, **known)
         X, y, sample_weight = opened(X, y, sample_weight)
         known = {} if sample_weight is None else {"sample_weight": sample_weight}
         return score(self, X, y, **known)
@@ -60,8 +56,7 @@ def of_all_rows(score):
 
 def _call(method, estimator, args, kwargs, block):
     """A method of one block; None of one without rows."""
-    block = block if isinstance(block, Block) else Block(block)
-    table = table_of_one(block)
+    table = table_of_one(as_block(block))
     return method(estimator, table, *args, **kwargs) if len(table) else None
 
 

@@ -1,7 +1,11 @@
-"""What draws of the prior see of a posterior: where searches start, and what fits have missed."""
+"""Draws of the prior, at which the posterior is known: searches start there, and fits are checked.
+
+Where proposals or particles are far too thin at draws that stand for a share of the posterior, they
+have missed a part of it.
+"""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +16,9 @@ from skpmd.engine import mirror
 from skpmd.engine.agreement import differences, evidence_of
 from skpmd.engine.course import phase
 from skpmd.engine.edges import edges
-from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.importance import draw, log_density, mixture_log_density
+from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Outcome
+from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.particles import (
     Particles,
     draw_prior,
@@ -29,7 +33,7 @@ from skpmd.engine.values import without_errors
 # There are so many draws, as far as they evaluate no more rows than so many.
 _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
-_MISSED_NATS = 2.0  # The mixture misses a draw of the prior where it is so much too thin,
+MISSED_NATS = 2.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
 # So many nearest particles are their density, which is too rough a one in more dimensions. Where
 # there are few it is too low by nature, so that more must be missing.
@@ -46,7 +50,29 @@ _MIN_ALIVE = 16  # With fewer draws that are possible nobody knows of an edge.
 _MANY_SEEN = 100.0  # With fewer effective draws a single one may have most of a variance.
 
 
-class Scouts(NamedTuple):
+class Places(NamedTuple):
+    """Places, and the log of the share of the posterior's mass that each of them stands for."""
+
+    theta: np.ndarray  # (k, d)
+    log_share: np.ndarray  # (k,)
+
+    def mass_and_spread(self, mean, variance):
+        """Sum of the shares, and their parts of each variance, (d,), around this mean.
+
+        Both are in units of the whole posterior's.
+        """
+        share = np.exp(self.log_share)
+        square = (self.theta - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny)
+        return share.sum(), share @ np.minimum(square, _CUT**2)
+
+    def matter(self, mean, variance, known=(0.0, 0.0)):
+        """Whether they have much of the mass or of a variance, beyond what is ``known`` of both."""
+        mass, spread = self.mass_and_spread(mean, variance)
+        more = (spread - known[1]).max(initial=0.0) > _MISSED_VARIANCE
+        return bool(mass - known[0] > _MISSED_SHARE or more)
+
+
+class PriorDraws(NamedTuple):
     """Draws of the prior, and the posterior's density there and anywhere else."""
 
     theta: np.ndarray  # (m, d): The draws.
@@ -54,9 +80,12 @@ class Scouts(NamedTuple):
     log_likelihood: np.ndarray  # (m,): To its power, which weighs draws of the prior.
     log_joint: Callable  # From points (k, d) to (k,), -inf where the model has no number.
     n_drawn: int  # Draws, with those that have been left out.
-    steps: tuple = ()  # Particles of steps (k, d) that see it too, and their log joint density.
+    # Without arguments: the `Hierarchy` that the draws show, or None, found when it is needed.
+    hierarchy: Callable
+    # Particles of steps (k, d), which are checks as well, and their log joint density.
+    steps: tuple = ()
 
-    def joined(self, steps):
+    def with_steps(self, steps):
         """The same with the particles of the outcome of ``steps``."""
         theta = steps.particles.theta
         return self._replace(steps=(theta, self.log_joint(theta)))
@@ -73,9 +102,10 @@ class Scouts(NamedTuple):
         """The same in coordinates without edges, without the draws beyond these."""
         inside = free.within(self.theta)
         u = free.outward(self.theta[inside])
-        return Scouts(
+        return PriorDraws(
             u, self.values[inside] + free.log_jacobian(u), self.log_likelihood[inside],
             _searchable(free, batches, power, max(_MIN_POINTS, len(u))), self.n_drawn,
+            cache(partial(hierarchy, u)),
         )  # fmt: skip
 
     def alive(self):
@@ -92,7 +122,7 @@ class Scouts(NamedTuple):
         start = Particles(self.theta[alive], np.zeros(m), log_prior, log_prior, np.empty((m, 0)))
         return start, log_likelihood, np.log(m / self.n_drawn)
 
-    def confirm(self, outcome):
+    def agree(self, outcome):
         """Whether they know the posterior by themselves, and find what an outcome finds."""
         if effective_sample_size(self.log_likelihood) < _MANY_SEEN:
             return False
@@ -101,43 +131,26 @@ class Scouts(NamedTuple):
         own = Particles(self.theta, ratio, self.values, self.values, no_block)
         return not differences(outcome, Outcome(own, [], reweighted=True), "")
 
-    def missed(self, found, outcome):
-        """Whether draws see a part of the posterior where fitted `Proposals` have nothing."""
-        own, (evidence, _) = outcome.particles, evidence_of(outcome)
-        thin = own.log_ratio > evidence + _MISSED_NATS
-        known = own.theta[thin], (own.log_ratio - log_sum_exp(own.log_ratio))[thin]
-        mean, covariance = moments(own.theta, own.log_ratio)
-        return any(
-            _is_much(*seen, mean, np.diag(covariance), *known)
-            for seen in self._thin(_of(found), outcome, _MISSED_NATS)
-        )
+    def thin(self, log_density, outcome, nats):
+        """`Places` where a log density is ``nats`` too thin, of draws and of particles of steps.
 
-    def beside(self, found, outcome):
-        """Places (k, d) and log weights (k,) of particles, and of what is missed.
-
-        That are those where fitted `Proposals` are too thin, with their share of the mass.
+        What draws of the prior stand for is in units of the outcome's evidence, for among
+        themselves one of them may have all the weight, and know nothing.
         """
-        own, thin = outcome.particles, self._thin(_of(found), outcome, _MISSED_NATS)
-        theta, log_mass = zip(
-            (own.theta, own.log_ratio - log_sum_exp(own.log_ratio)), *thin, strict=True
-        )
-        return np.concatenate(theta), np.concatenate(log_mass)
+        alive, (evidence, _) = np.isfinite(self.values), evidence_of(outcome)
+        share = self.log_likelihood[alive] - np.log(self.n_drawn) - evidence
+        checked = [(self.theta[alive], self.values[alive], np.minimum(share, 0.0))]
+        if self.steps:
+            equal = np.full(len(self.steps[1]), -np.log(len(self.steps[1])))
+            checked.append((*self.steps, equal))
+        found = []
+        for theta, values, log_share in checked:
+            some = too_thin(log_density, theta, values, outcome, nats)
+            found.append(Places(theta[some], log_share[some]))
+        return found
 
-    def explained(self, found, outcome):
-        """Whether fitted `Proposals` are too thin at no draw, and nowhere on the way of a search.
-
-        That has next to no mass, but it leads to what may have: arms that cross at an optimum are
-        much narrower than what draws of the prior see, and so are modes of wide skirts.
-        """
-        alive = np.isfinite(self.values)
-        places = np.concatenate([self.theta[alive], found.path[0]])
-        values = np.concatenate([self.values[alive], found.path[1]])
-        density = mixture_log_density(found.components, found.shares, places)
-        evidence, _ = evidence_of(outcome)
-        return not (values - density > evidence + _MISSED_NATS).any()
-
-    def unseen(self, outcome):
-        """Whether they see one where the particles of steps have nothing.
+    def are_missed_by(self, outcome):
+        """Whether they lie in a part of the posterior where particles of steps are not.
 
         Steps cut the tips of what is long and thin, and what is left knows nothing of them. The
         particles' own density is that of the nearest among them, which is right along a thin curve
@@ -151,26 +164,8 @@ class Scouts(NamedTuple):
         def density(theta):
             return _by_nearest(particles.theta, weights(particles.log_ratio), theta)
 
-        (thin,) = self._thin(density, outcome, _UNSEEN_NATS)
-        return _is_much(*thin, mean, np.diag(covariance))
-
-    def _thin(self, log_density, outcome, nats):
-        """Places (k, d) where a log density is ``nats`` too thin, and log shares (k,) of the mass.
-
-        They are those of draws of the prior and, where they are known, those of steps. What draws
-        of the prior stand for is in units of the outcome's evidence, for among themselves one of
-        them may have all the weight, and know nothing.
-        """
-        alive, (evidence, _) = np.isfinite(self.values), evidence_of(outcome)
-        mass = self.log_likelihood[alive] - np.log(self.n_drawn) - evidence
-        seen = [(self.theta[alive], self.values[alive], np.minimum(mass, 0.0))]
-        if self.steps:
-            seen.append((*self.steps, np.full(len(self.steps[1]), -np.log(len(self.steps[1])))))
-        found = []
-        for theta, values, log_mass in seen:
-            thin = values - log_density(theta) > evidence + nats
-            found.append((theta[thin], log_mass[thin]))
-        return found
+        (thin,) = self.thin(density, outcome, _UNSEEN_NATS)
+        return thin.matter(mean, np.diag(covariance))
 
     def n_left_out(self, found, outcome, rng):
         """How many of the optima that a search has found have next to no particles around them.
@@ -179,10 +174,9 @@ class Scouts(NamedTuple):
         the way to the nearest particle is level lie on one plateau with it, and are no modes of
         their own. Draws come from a generator of their own.
         """
-        particles, plain = outcome.particles, found.components[1::EACH]
+        particles, (plain, share) = outcome.particles, found.students()
         w, d = weights(particles.log_ratio), particles.theta.shape[1]
         near = np.array([w[_squares(one, particles.theta) < 9.0 * d].sum() for one in plain])
-        share = found.shares[1::EACH] / found.shares[1::EACH].sum()
         small, known = (near < _LEFT_OUT * share) & (len(plain) > 1), np.ones(len(plain), bool)
         if outcome.reweighted:
             evidence, _ = evidence_of(outcome)
@@ -223,24 +217,34 @@ class Scouts(NamedTuple):
         return bool(values[0 if mass_is_known else -1] - values.min() < _LEVEL)
 
 
-def _of(found):
-    """The log density of fitted `Proposals`."""
-    return partial(mixture_log_density, found.components, found.shares)
+def too_thin(log_density, theta, values, outcome, nats=MISSED_NATS):
+    """Where a log density is ``nats`` lower than the posterior's, whose unnormalised values are."""
+    evidence, _ = evidence_of(outcome)
+    return values - log_density(theta) > evidence + nats
 
 
-def _is_much(theta, log_mass, mean, variance, *known):
-    """Whether places (k, d) with these log shares have much of the mass, or of a variance.
+def misses(outcome, thin):
+    """Whether proposals that are too thin at some `Places` have missed a part of the posterior.
 
-    What ``known`` places of this kind have is not counted.
+    What their own draws have of the mass where they are too thin is not missed.
     """
-    variance, shares = np.maximum(variance, np.finfo(float).tiny), []
-    for places, log_share in ((theta, log_mass), known or (theta[:0], log_mass[:0])):
-        mass = np.exp(log_share)
-        away = np.minimum((places - mean) ** 2 / variance, _CUT**2)
-        shares.append((mass.sum(), mass @ away))
-    (mass, spread), (of_known, known_spread) = shares
-    more = (spread - known_spread).max(initial=0.0) > _MISSED_VARIANCE
-    return bool(mass - of_known > _MISSED_SHARE or more)
+    particles, (evidence, _) = outcome.particles, evidence_of(outcome)
+    some, own = particles.log_ratio > evidence + MISSED_NATS, _places_of(particles)
+    mean, covariance = moments(particles.theta, particles.log_ratio)
+    variance = np.diag(covariance)
+    known = Places(own.theta[some], own.log_share[some]).mass_and_spread(mean, variance)
+    return any(one.matter(mean, variance, known) for one in thin)
+
+
+def with_missed(outcome, thin):
+    """The particles and the `Places` where proposals are too thin, as `Places` all."""
+    parts = zip(_places_of(outcome.particles), *thin, strict=True)
+    return Places(*(np.concatenate(part) for part in parts))
+
+
+def _places_of(particles):
+    log_ratio = particles.log_ratio
+    return Places(particles.theta, log_ratio - log_sum_exp(log_ratio))
 
 
 def _by_nearest(theta, w, places):
@@ -259,8 +263,8 @@ def _squares(proposal, theta):
 
 
 @phase("values at draws of the prior")
-def scouted(model, start, batches, power, rng):
-    """The `Scouts` that are the particles ``start`` of the prior, and more where rows are few."""
+def prior_draws(model, start, batches, power, rng):
+    """`PriorDraws` that are the particles ``start`` of the prior, and more where rows are few."""
     n_more = min(_N_DRAWS, _MAX_ROWS // max(n_rows(batches), 1)) - len(start.theta)
     draws = [start, draw_prior(model, n_more, rng)] if n_more > 0 else [start]
     theta, log_prior = (
@@ -268,7 +272,8 @@ def scouted(model, start, batches, power, rng):
     )
     seen = power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
     log_joint = _searchable(model, batches, power, max(_MIN_POINTS, len(start.theta)))
-    return Scouts(theta, log_prior + seen, seen, log_joint, len(theta))
+    scales = cache(partial(hierarchy, theta))
+    return PriorDraws(theta, log_prior + seen, seen, log_joint, len(theta), scales)
 
 
 def _searchable(model, batches, power, n_points):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.blocks import Block, Blocks
+from skpmd._rows.blocks import Block, Blocks, Parts
 
 _ROWS = 1 << 16  # Of a table in memory, or of a memory-mapped one, that are converted at a time.
 
@@ -54,7 +54,7 @@ class ArrowBlocks(Blocks):
         missing = [one for one in missing if one is not None]
         if missing:
             raise ValueError(f"There is no column {missing[0]!r}: the columns are {names}.")
-        super().__init__(_Parts(parts, self._block))
+        super().__init__(Parts(parts, self._block))
 
     def _block(self, part):
         """A part as X, y and weights."""
@@ -71,19 +71,6 @@ class ArrowBlocks(Blocks):
             y = [table[name].to_numpy() for name in self.target]
             y = y[0] if len(y) == 1 else np.column_stack(y)
         return Block(X, y, None if self.weight is None else table[self.weight].to_numpy(), names)
-
-
-class _Parts:
-    """Blocks made of parts that are read when they are asked for."""
-
-    def __init__(self, parts, read):
-        self._parts, self._read = parts, read
-
-    def __len__(self):
-        return len(self._parts)
-
-    def __getitem__(self, i):
-        return self._read(self._parts[i])
 
 
 def _parts(data):

@@ -3,34 +3,18 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import _get_feature_names
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
     "read again and again"
 )
+_NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
 
 class Block(NamedTuple):
-    """Rows that are stored together, as `Blocks` hand them out.
-
-    Attributes
-    ----------
-    X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        Features.
-    y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
-        Targets.
-    weight : ndarray of shape (n_rows,) or None
-        Row weights.
-    names : ndarray of shape (n_features,) or None
-        Names of the columns, where X itself does not know them.
-
-    Examples
-    --------
-    >>> from skpmd.data import Blocks
-    >>> block = Blocks([([[1.0], [2.0]], [0, 1])]).read(0)
-    >>> block.y, block.weight is None
-    ([0, 1], True)
-    """
+    """Rows that are stored together: X of shape (n, p), and y and weights of the shape (n, ...)."""
 
     X: object  # An array, CSR matrix or table.
     y: np.ndarray | None = None
@@ -87,26 +71,8 @@ class Blocks:
             return (as_block(self.items[i]) for i in range(len(self.items)))
         return map(as_block, self.items() if callable(self.items) else self.items)
 
-    def read(self, i):
-        """Read the block at place i, of which there must be one, as a `Block`.
-
-        Parameters
-        ----------
-        i : int
-            Place, from 0.
-
-        Returns
-        -------
-        Block
-            Rows, and targets and weights where the item has them.
-
-        Raises
-        ------
-        ValueError
-            If an iterable ends before place i, or the item has more than three parts.
-        IndexError
-            If a sequence has no place i.
-        """
+    def __getitem__(self, i):
+        """Read the `Block` at place i, of which there must be one."""
         if self.reads_by_place:
             return as_block(self.items[i])
         if self._iterator is None or self._place > i:
@@ -134,3 +100,36 @@ def as_block(item):
             f"An item of Blocks must be X, (X, y) or (X, y, sample_weight), got {len(item)} things."
         )
     return Block(*item)
+
+
+def of_file(X):
+    """The `Blocks` of a memory-mapped file of other numbers than floats in C order."""
+    size = max(1, _NUMBERS_AT_ONCE // max(1, X.shape[1]))
+    starts = range(0, len(X), size)
+    return Blocks(Parts(starts, lambda start: np.array(X[start : start + size], order="C")))
+
+
+class Parts:
+    """Items that a function reads, one of each place, when they are asked for."""
+
+    def __init__(self, places, read):
+        self._places, self._read = places, read
+
+    def __len__(self):
+        return len(self._places)
+
+    def __getitem__(self, i):
+        return self._read(self._places[i])
+
+
+def as_rows(X, dtype=(np.float64, np.float32)):
+    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
+    return check_array(
+        X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
+        ensure_min_samples=0, input_name="X",
+    )  # fmt: skip
+
+
+def names_of(block):
+    """Names of the columns of a block, or None."""
+    return _get_feature_names(block.X) if block.names is None else block.names

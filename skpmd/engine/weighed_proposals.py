@@ -1,14 +1,15 @@
-"""Fitted proposals, tried on a posterior: their weights, and what these say of them."""
+"""Fitted proposals, weighed by a posterior: their weights, and what these say of them."""
 
 from typing import Any, NamedTuple
 
 from skpmd.engine import mirror
 from skpmd.engine.agreement import moments_and_errors
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds, state
+from skpmd.engine.fitted_proposals import EACH, Proposals
+from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds
+from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import effective_sample_size
-from skpmd.engine.scouts import Scouts
+from skpmd.engine.prior_draws import MISSED_NATS, PriorDraws, misses, too_thin
 
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
 # With a smaller share effective, and fewer draws, or a heavy tail, weights have failed.
@@ -27,14 +28,32 @@ class Task(NamedTuple):
 
     model: Any
     batches: list
-    scouts: Scouts
+    draws: PriorDraws
     n: int  # Particles.
     power: float  # Of the likelihood.
     settings: mirror.Settings
     gradient: Any = None
 
 
-def tried(task, found, rng, done, before=None):
+class Weighed(NamedTuple):
+    """Proposals that have missed nothing that draws of the prior or particles of steps show."""
+
+    found: Proposals
+    outcome: Outcome
+    thin: list  # `Places` where they are too thin; these have little of the mass.
+
+    def is_explained(self):
+        """Whether they are too thin at no draw of the prior, and nowhere on the way of a search.
+
+        Such places have next to no mass, but they lead to what may have: arms that cross at an
+        optimum are much narrower than what draws of the prior see, and so are modes of wide skirts.
+        """
+        if any(len(places.theta) for places in self.thin):
+            return False
+        return not too_thin(self.found.log_density, *self.found.path, self.outcome).any()
+
+
+def weighed(task, found, rng, done, before=None):
     """States of reweighting, the last of them, and its `PooledDraws` with those ``before``.
 
     What misses nothing is added to ``done``.
@@ -44,9 +63,10 @@ def tried(task, found, rng, done, before=None):
         return None, draws
     if before is not None:  # Its density is that of all mixtures.
         found = found._replace(shares=draws.counts / draws.counts.sum())
-    if found.complete and not task.scouts.missed(found, last):
-        if (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
-            done.append((found, last))
+    if found.complete and (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
+        thin = task.draws.thin(found.log_density, last, MISSED_NATS)
+        if not misses(last, thin):
+            done.append(Weighed(found, last, thin))
     return last, draws
 
 
@@ -63,14 +83,14 @@ def _by_weights(task, found, rng, before=None):
         max_rounds = MAX_ROUNDS // 2 if is_small(task) else MAX_ROUNDS
     last = draws = None
     try:
-        for draws, info, gap in proposal_rounds(
+        for last, draws in proposal_rounds(  # noqa: B007
             task.model, task.batches, found.components, found.shares, task.power, rng, n=task.n,
             target_ess=enough, min_first_ess=_MIN_SHARE * task.n, max_rounds=max_rounds,
             before=before,
         ):  # fmt: skip
             # Proposals at several places are not to agree on a mean.
-            gap = gap if len(found.components) == EACH else None
-            last = state(draws, info, gap)._replace(notes=notes)
+            gap = last.disagreement if len(found.components) == EACH else None
+            last = last._replace(notes=notes, disagreement=gap)
             yield last
     except FloatingPointError:
         return None, draws
@@ -79,7 +99,7 @@ def _by_weights(task, found, rng, before=None):
 
 def ends_well(done, last):
     """Whether the last proposals that were tried have missed nothing, and have sound weights."""
-    return bool(done) and done[-1][1] is last and is_sound(last)
+    return bool(done) and done[-1].outcome is last and is_sound(last)
 
 
 def is_sound(outcome):
@@ -89,7 +109,7 @@ def is_sound(outcome):
 
 def is_plain(done):
     """Whether the last weights are as even as where proposals at its optima fit a posterior."""
-    return bool(done) and is_sound(done[-1][1]) and _k(done[-1][1]) < _MAX_PLAIN_K
+    return bool(done) and is_sound(done[-1].outcome) and _k(done[-1].outcome) < _MAX_PLAIN_K
 
 
 def knows_spreads(outcome):
@@ -100,12 +120,14 @@ def knows_spreads(outcome):
 
 def is_small(task):
     """Whether coordinates are few."""
-    return task.scouts.theta.shape[1] <= _SMALL
+    return task.draws.theta.shape[1] <= _SMALL
 
 
 def soundest(done):
     """The outcome of the lightest tail among those whose weights are sound, or None."""
-    sound = [one for _, one in done if is_sound(one) and _k(one) < _MAX_SOUND_K]
+    sound = [
+        one.outcome for one in done if is_sound(one.outcome) and _k(one.outcome) < _MAX_SOUND_K
+    ]
     return min(sound, key=_k, default=None)
 
 

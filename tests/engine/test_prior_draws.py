@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import norm
 
 from skpmd.engine.fitted_proposals import Proposals
-from skpmd.engine.importance import Proposal, draw, mixture_log_density
+from skpmd.engine.importance import Proposal, draw
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles
-from skpmd.engine.scouts import Scouts
+from skpmd.engine.prior_draws import PriorDraws, misses, with_missed
 
 M = 2000
 
@@ -19,10 +19,11 @@ def two_modes(theta):
     return np.logaddexp(*parts)
 
 
-def scouts():
+def prior_draws():
     draws = np.random.default_rng(0).normal(scale=5.0, size=(M, 1))
     values = two_modes(draws)
-    return Scouts(draws, values, values - norm.logpdf(draws[:, 0], scale=5.0), two_modes, M)
+    log_likelihood = values - norm.logpdf(draws[:, 0], scale=5.0)
+    return PriorDraws(draws, values, log_likelihood, two_modes, M, lambda: None)
 
 
 def weighed(*parts):
@@ -31,7 +32,7 @@ def weighed(*parts):
     found = Proposals(components, np.full(len(parts), 1.0 / len(parts)), True)
     rng = np.random.default_rng(1)
     theta = np.concatenate([draw(one, M, rng) for one in components])
-    log_pi = mixture_log_density(components, found.shares, theta)
+    log_pi = found.log_density(theta)
     ratio = two_modes(theta) - log_pi
     return found, Outcome(Particles(theta, ratio, log_pi, log_pi, theta[:, :0]), [], True)
 
@@ -47,10 +48,10 @@ def steps(share):
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_particles_of_steps_see_what_draws_of_the_prior_do_not(share):
     found, outcome = weighed((0.0, 1.0))
-    assert not scouts().missed(found, outcome)
-    joined = scouts().joined(steps(share))
-    assert joined.missed(found, outcome) == (share > 0.0)
-    theta, log_mass = joined.beside(found, outcome)
+    assert not misses(outcome, prior_draws().thin(found.log_density, outcome, 2.0))
+    thin = prior_draws().with_steps(steps(share)).thin(found.log_density, outcome, 2.0)
+    assert misses(outcome, thin) == (share > 0.0)
+    theta, log_mass = with_missed(outcome, thin)
     far = theta[:, 0] > 40.0
     # The proposal has a mass of .9 of its own, to which the others come.
     assert np.exp(log_mass[far]).sum() == pytest.approx(share, abs=1e-12)
@@ -65,10 +66,9 @@ def test_thin_parts_are_not_missed_where_draws_have_their_mass():
     theta = np.concatenate(
         [draw(one, n, rng) for one, n in zip(few.components, (3960, 40), strict=True)]
     )
-    log_pi = mixture_log_density(few.components, few.shares, theta)
+    log_pi = few.log_density(theta)
     particles = Particles(theta, two_modes(theta) - log_pi, log_pi, log_pi, theta[:, :0])
     outcome = outcome._replace(particles=particles)
-    joined = scouts().joined(steps(0.1))
-    thin = joined._thin(lambda x: mixture_log_density(*few[:2], x), outcome, 2.0)
-    assert np.exp(thin[1][1]).sum() > 0.05
-    assert not joined.missed(few, outcome)
+    thin = prior_draws().with_steps(steps(0.1)).thin(few.log_density, outcome, 2.0)
+    assert np.exp(thin[1].log_share).sum() > 0.05
+    assert not misses(outcome, thin)

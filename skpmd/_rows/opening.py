@@ -1,0 +1,140 @@
+"""What a user hands over becomes what a fit reads, and parts of it what a stream reads."""
+
+import inspect
+from functools import wraps
+
+import numpy as np
+
+from skpmd._rows.arrow import ArrowBlocks
+from skpmd._rows.blocks import Block, Blocks, as_rows, of_file
+from skpmd._rows.dask_table import DaskBlocks, DaskTable, is_of_dask, refuse_delayed
+from skpmd._rows.order import group_size
+from skpmd._rows.table import (
+    BlockTable,
+    are_few,
+    column_of,
+    is_in_memory,
+    refuse_unlike,
+    summary_of,
+    table_of_one,
+)
+from skpmd.engine.course import counted, phase
+
+_OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
+
+
+def blocks_of(X):
+    """The `Blocks` that X is; None of what scikit-learn makes an array of."""
+    if isinstance(X, Blocks):
+        return X
+    if is_of_dask(X):
+        return DaskBlocks(X)
+    refuse_delayed("X", X)
+    library, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if library == "pyarrow" and kind in ("Table", "RecordBatch") or hasattr(X, "get_fragments"):
+        return ArrowBlocks(X)
+    if isinstance(X, np.memmap) and X.ndim == 2:
+        is_read_as_it_is = X.dtype in (np.float64, np.float32) and X.flags.c_contiguous
+        return None if is_read_as_it_is else of_file(X)
+    return None
+
+
+def values_of(name, values):
+    """y or weights of all rows: computed where they are a collection of Dask."""
+    refuse_delayed(name, values)
+    return np.asarray(values.compute()) if is_of_dask(values) else values
+
+
+def opened(X, y=None, sample_weight=None):
+    """X, y and weights: X a `BlockTable` where it is data in blocks, else all as they are given.
+
+    Blocks are gone through once, and have y and weights, or these are given for all rows.
+    """
+    blocks = None if isinstance(X, BlockTable) else blocks_of(X)
+    if blocks is None:
+        return X, y, sample_weight
+    found, rows = _first_pass(blocks)
+    given = {"y": values_of("y", y), "sample_weight": values_of("sample_weight", sample_weight)}
+    of_blocks = {"y": column_of(found, "y"), "sample_weight": column_of(found, "weight")}
+    for name, values in given.items():
+        if values is not None and of_blocks[name] is not None:
+            raise ValueError(f"{name} is given, and in the blocks of X too: leave one of them out.")
+    kind = DaskTable if isinstance(blocks, DaskBlocks) else BlockTable
+    rest = [given[name] if values is None else values for name, values in of_blocks.items()]
+    return (kind(blocks, found, rows), *rest)
+
+
+def _first_pass(blocks):
+    """The `Summary` of each block, and a list of their rows, or None where they are many."""
+    found, rows, name = [], [], "first pass over the blocks"
+    if isinstance(blocks, DaskBlocks):
+        with phase(name):
+            found = blocks.each(_summary)
+            rows = blocks.each(as_rows) if are_few(found) else None
+    else:
+        for block in counted(blocks, name):
+            own = as_rows(block.X)
+            found.append(summary_of(own, block))
+            rows = [*rows, own] if rows is not None and are_few(found) else None
+    if not any(one.shape[0] for one in found):
+        raise ValueError("The blocks of X have no rows: give one row or more.")
+    refuse_unlike(found)
+    return found, rows
+
+
+def _summary(X):
+    return summary_of(as_rows(X), Block(X))
+
+
+def in_parts(partial_fit):
+    """Decorator of ``partial_fit``: of data in blocks it takes as many rows as fit in memory.
+
+    Any argument that there is for each row is cut with them. If one part fails, none is taken in.
+    """
+    signature = inspect.signature(partial_fit)
+
+    @wraps(partial_fit)
+    def called(self, *args, **kwargs):
+        given = signature.bind(self, *args, **kwargs).arguments
+        X = given.get("X")
+        blocks = X if isinstance(X, BlockTable) else blocks_of(X)
+        if blocks is None:
+            return partial_fit(self, *args, **kwargs)
+        rest = {**{name: one for name, one in given.items() if name != "self"}, "X": blocks}
+        with self._all_or_nothing():
+            of_rows = [rest.get(name) for name in ("X", "y", "sample_weight")]
+            X, y, weight = opened(*of_rows)
+            rest.update(X=X, y=y, sample_weight=weight)
+            known = {name: one for name, one in rest.items() if one is not None}
+            if is_in_memory(X):
+                return partial_fit(self, **known)
+            of_rows = _for_each_row(known, len(X))
+            self._protect_state()
+            size = group_size(X)
+            for start in counted(range(0, len(X), size), "parts of the rows"):
+                rows = slice(start, min(start + size, len(X)))
+                part = {name: one[rows] for name, one in of_rows.items()}
+                if not _counts_for_nothing(part, of_rows):
+                    some = table_of_one(Block(X[rows], names=X.names))
+                    partial_fit(self, **{**known, **part, "X": some})
+        return self
+
+    return called
+
+
+def _for_each_row(known, n):
+    """The arguments that have a value for each of n rows; a number that stands for all is none."""
+    found = {name: values_of(name, known[name]) for name in _OF_ROWS if name in known}
+    found = {name: values for name, values in found.items() if np.ndim(values)}
+    for name, values in found.items():
+        if len(values) != n:
+            raise ValueError(
+                f"{name} has {len(values)} values, and X has {n} rows: give one for each row."
+            )
+    return found
+
+
+def _counts_for_nothing(part, of_rows):
+    """Whether all weights of a part are zero, where not all of them are."""
+    weight = part.get("sample_weight")
+    return weight is not None and not np.any(weight) and np.any(of_rows["sample_weight"])

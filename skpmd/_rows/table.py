@@ -1,0 +1,269 @@
+"""Rows of blocks that read as one array, and the first pass over the blocks, which makes them."""
+
+import copy
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skpmd._rows.blocks import as_rows, names_of
+from skpmd._rows.order import group_size
+from skpmd._rows.read_ahead import ReadAhead
+
+
+class BlockTable:
+    """Rows of shape (n, p) that read as slices or places; two blocks are in memory at most.
+
+    ``found`` are the `Summary` of each block. Rows that are as few as a pass in random order has in
+    memory anyway are in ``array``, which is None of more. ``low`` and ``high`` are the least and
+    the greatest number, 0 included, and ``has_missing`` says whether some are none.
+    """
+
+    ndim = 2
+
+    def __init__(self, blocks, found, rows=None):
+        self.blocks, self.names, self.is_sparse = blocks, found[0].names, found[0].is_sparse
+        self._ends = np.cumsum([one.shape[0] for one in found])  # Of the rows of each block.
+        self.shape = int(self._ends[-1]), found[0].shape[1]
+        self.dtype = np.result_type(*{one.dtype for one in found})
+        self.low, self.high = min(one.low for one in found), max(one.high for one in found)
+        self.has_missing = any(one.has_missing for one in found)
+        self._reader = ReadAhead()
+        self._places = None  # Of the rows that there are; None of all.
+        self._function = _as_they_are
+        self.array = None if rows is None else self._joined(rows)
+
+    def __len__(self):
+        return self.shape[0]
+
+    @property
+    def is_in_memory(self):
+        """Whether the rows are in ``array``."""
+        return self.array is not None
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if self._places is None and step == 1:
+                return self._read(slice(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            return self._left(np.flatnonzero(rows))
+        rows = self._at(rows)
+        if (rows[1:] >= rows[:-1]).all():
+            return self._read(rows)
+        places, back = np.unique(rows, return_inverse=True)
+        return self._read(places)[back]
+
+    def __array__(self, dtype=None, copy=None):
+        """Refuse to read all rows at once."""
+        raise TypeError("Data in blocks are not read at once: take some of the rows.")
+
+    def then(self, function):
+        """The same table with a function of the rows of each block, row by row, in their place."""
+        some = copy.copy(self)
+        some.is_sparse = sparse.issparse(function(self[:0]))
+        # The reader has rows as they were before.
+        some._function, some._reader = partial(_after, self._function, function), ReadAhead()
+        return some
+
+    def _left(self, places):
+        """The table without all rows but these; as few as are in memory anyway are read."""
+        if len(places) <= group_size(self):
+            return self[places]
+        some = copy.copy(self)
+        some._places, some.shape = self._at(places), (len(places), self.shape[1])
+        return some
+
+    def _at(self, rows):
+        """Places among the rows of all blocks."""
+        return rows if self._places is None else self._places[rows]
+
+    def _read(self, rows):
+        """Rows of all blocks, by a slice or at sorted places, in one array."""
+        cuts = self._cuts(rows)
+        some = self._each(cuts, self._following(cuts) if isinstance(rows, slice) else None)
+        if len(cuts) < 2 or self.is_sparse:
+            return self._joined(list(some))
+        out = np.empty((cuts[-1][1].stop, self.shape[1]), self.dtype)
+        for (_, own, _), one in zip(cuts, some, strict=True):
+            out[own] = one
+        return out
+
+    def _cuts(self, rows):
+        """(block, slice among these rows, what they are in the block), of each block they are in.
+
+        A slice of a block is a view of its rows.
+        """
+        edges, is_slice = np.append(0, self._ends), isinstance(rows, slice)
+        if is_slice:
+            ends = np.clip(edges, rows.start, rows.stop) - rows.start
+        else:
+            ends = np.searchsorted(rows, edges)
+        cuts = []
+        for place in np.flatnonzero(np.diff(ends)):
+            own, before = slice(*map(int, ends[place : place + 2])), edges[place]
+            if is_slice:
+                first = int(rows.start - before)
+                some = slice(own.start + first, own.stop + first)
+            else:
+                some = rows[own] - before
+            cuts.append((int(place), own, some))
+        return cuts
+
+    def _following(self, cuts):
+        """The block that is likely to be read after these, where blocks come in order."""
+        if not cuts or not (len(cuts) > 1 or self._reader.follows(cuts[0][0])):
+            return None
+        after = cuts[-1][0] + 1
+        return after if after < len(self._ends) else None
+
+    def _each(self, cuts, following):
+        """What is taken of each block in turn, while the block after it is read."""
+        following = [*(place for place, _, _ in cuts[1:]), following]
+        for (place, _, some), then in zip(cuts, following, strict=False):
+            ahead = then if self.blocks.reads_by_place else None
+            yield self._reader.block(place, self._rows_of, ahead)[some]
+
+    def _joined(self, parts):
+        if len(parts) == 1:
+            return parts[0].astype(self.dtype, copy=False)
+        if self.is_sparse:
+            empty = sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)
+            return sparse.vstack([empty, *parts], format="csr", dtype=self.dtype)
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
+
+    def _rows_of(self, place):
+        return rows_of(self.blocks[place].X, *self._how(place))
+
+    def _how(self, place):
+        """What `rows_of` takes beside a block."""
+        n = int(np.diff(self._ends, prepend=0)[place])
+        return self._function, self.dtype, place, (n, self.shape[1])
+
+
+def _as_they_are(rows):
+    return rows
+
+
+def _after(first, second, rows):
+    return second(first(rows))
+
+
+def rows_of(X, function, dtype, place, shape):
+    """A function of the rows of a block, which has to be of this shape."""
+    rows = function(as_rows(X, dtype))
+    if rows.shape != shape:
+        raise ValueError(
+            f"Block {place} of X has the shape {rows.shape}, and had {shape} when it was read "
+            "first: blocks have to be the same each time."
+        )
+    return rows
+
+
+# ---------------------------------------------------------------------- what all rows can be asked
+def is_in_memory(X):
+    """Whether all rows of X are at hand together, as only few of a table are."""
+    return getattr(X, "is_in_memory", True)
+
+
+def array_of(X):
+    """The array that a table of few rows is; any other X as it is."""
+    return X.array if isinstance(X, BlockTable) and X.is_in_memory else X
+
+
+def need_memory(X, who, remedy):
+    """ValueError, with the remedy, where not all rows are in memory, and who works needs them."""
+    if not is_in_memory(X):
+        raise ValueError(
+            f"{who} needs all rows in memory, and the blocks of X have {len(X)} rows: {remedy}."
+        )
+
+
+def mapped(function, X):
+    """``function(X)``, which makes a row of each row; of a table whenever its blocks are read."""
+    return X.then(function) if isinstance(X, BlockTable) else function(X)
+
+
+def limits(X):
+    """The least and the greatest of the numbers of X and 0; missing ones have no size."""
+    if isinstance(X, BlockTable):
+        return X.low, X.high
+    values = X.data if sparse.issparse(X) else X
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    if np.isnan(low):
+        low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
+    return float(low), float(high)
+
+
+def has_missing(X):
+    """Whether a number of X is nan, for which no copy is made."""
+    if isinstance(X, BlockTable):
+        return X.has_missing
+    return bool(np.isnan((X.data if sparse.issparse(X) else X).min(initial=0.0)))
+
+
+# ---------------------------------------------------------------------- the first pass over blocks
+class Summary(NamedTuple):
+    """What the first pass learns of a block."""
+
+    shape: tuple
+    dtype: np.dtype
+    is_sparse: bool
+    names: np.ndarray | None
+    low: float
+    high: float
+    has_missing: bool
+    y: np.ndarray | None
+    weight: np.ndarray | None
+
+
+def summary_of(rows, block):
+    """The `Summary` of a block, whose rows are these floats."""
+    return Summary(
+        rows.shape, rows.dtype, sparse.issparse(rows), names_of(block), *limits(rows),
+        has_missing(rows), block.y, block.weight,
+    )  # fmt: skip
+
+
+def table_of_one(block):
+    """A block as a table whose rows are in memory, however many."""
+    rows = as_rows(block.X)
+    return BlockTable([block], [summary_of(rows, block)], [rows])
+
+
+def are_few(found):
+    """Whether blocks of which these are the `Summary` have no more rows than are in memory."""
+    return sum(one.shape[0] for one in found) <= group_size(found[0])
+
+
+def refuse_unlike(found):
+    """ValueError where columns of the blocks of each `Summary` are not those of the first."""
+    kinds = "dense", "sparse"
+    (_, p), is_sparse, names = found[0].shape, found[0].is_sparse, found[0].names
+    for place, one in enumerate(found):
+        if (one.shape[1], one.is_sparse) != (p, is_sparse):
+            raise ValueError(
+                f"Block {place} of X is {kinds[one.is_sparse]} with {one.shape[1]} columns, and "
+                f"the first one is {kinds[is_sparse]} with {p}: make them alike."
+            )
+        if not np.array_equal(one.names, names):
+            raise ValueError(f"Block {place} of X has other names of columns than the first one.")
+
+
+def column_of(found, name):
+    """y or weights of all rows, of the `Summary` of each block; None where no block has them."""
+    parts = [getattr(one, name) for one in found]
+    if all(part is None for part in parts):
+        return None
+    for place, (part, one) in enumerate(zip(parts, found, strict=True)):
+        if part is None:
+            raise ValueError(f"Block {place} has no {name}, and others have one.")
+        if np.ndim(part) == 0 or len(part) != one.shape[0]:
+            raise ValueError(
+                f"Block {place} has {one.shape[0]} rows of X and {name} of the shape "
+                f"{np.shape(part)}: it needs one for each row."
+            )
+    return np.concatenate([np.asarray(part) for part in parts])

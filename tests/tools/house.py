@@ -1,0 +1,175 @@
+"""How large the house is, and how many of its files a default fit opens.
+
+From the root of a checkout::
+
+    python -m tests.tools.house            # lines by room, long files, records and functions
+    python -m tests.tools.house --trace    # files that default fits open, as well
+
+Lines of code are those with a token that is neither a comment nor a docstring. A file is opened by
+a fit if one of its functions runs; kernels that Numba has compiled are not seen. A pair of files
+calls each other both ways if functions of each call functions of the other.
+"""
+
+import argparse
+import ast
+import io
+import sys
+import tokenize
+import warnings
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_LINES = 450  # Of a file, but for the documentation of estimators.
+MAX_PARAMETERS, MAX_FIELDS = 7, 12
+_LAYOUT = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+    tokenize.ENDMARKER, tokenize.ENCODING,
+}  # fmt: skip
+
+
+def sources(folder="skpmd"):
+    """Python files below a folder of the checkout, sorted."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def room(path):
+    """Name of the room of a file: its package, or its module at the top level."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1] if len(parts) > 2 else "(top level)"
+
+
+def count(text):
+    """Lines, and lines of code, of a module."""
+    documentation = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                documentation.update(range(node.lineno, node.end_lineno + 1))
+    code = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _LAYOUT:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(text.splitlines()), len(code - documentation)
+
+
+def long_functions(tree):
+    """Functions with more than seven parameters, constructors of estimators aside."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+            given = node.args
+            names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            n = len([name for name in names if name not in ("self", "cls")])
+            if n > MAX_PARAMETERS and not _is_kernel(node):
+                yield node.name, n
+
+
+def _is_kernel(node):
+    """Whether Numba compiles a function: kernels take arrays and scalars, and so many of them."""
+    return any("jit" in ast.unparse(one) or "kernel" in ast.unparse(one)
+               for one in node.decorator_list)  # fmt: skip
+
+
+def long_records(tree):
+    """Named tuples with more than twelve fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases):
+            n = sum(isinstance(one, ast.AnnAssign) for one in node.body)
+            if n > MAX_FIELDS:
+                yield node.name, n
+
+
+def default_fits():
+    """Fits of every family by default, by name."""
+    import skpmd
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    noise = rng.standard_normal(200)
+    counts = rng.poisson(0.3, (200, 30))
+
+    def log_likelihood(theta, X, y):
+        misfit = y - theta @ X.T
+        return -0.5 * (misfit**2).sum(axis=1)
+
+    def log_prior(theta):
+        return -0.5 * (theta**2).sum(axis=1)
+
+    return {
+        "logistic": lambda: skpmd.BayesianLogisticRegressionPMD(random_state=0).fit(
+            X, X[:, 0] + noise > 0
+        ),
+        "process": lambda: skpmd.SparseGPRegressorPMD(random_state=0).fit(X, X[:, 0] + noise),
+        "mixture": lambda: skpmd.GaussianMixturePMD(3, random_state=0).fit(X),
+        "topics": lambda: skpmd.LDATopicModelPMD(3, random_state=0).fit(counts),
+        "custom": lambda: skpmd.ParticleMirrorDescent(
+            log_likelihood,
+            log_prior=log_prior,
+            sample_prior=lambda rng, m: rng.standard_normal((m, 3)),
+            random_state=0,
+        ).fit(X, X[:, 0] + noise),
+    }
+
+
+def trace(fit):
+    """Files whose functions a call runs, and the pairs of them that call each other both ways."""
+    package = str(ROOT / "skpmd")
+    files, calls = Counter(), defaultdict(set)
+
+    def note(frame, event, _):
+        name = frame.f_code.co_filename
+        if event != "call" or not name.startswith(package) or frame.f_code.co_name == "<module>":
+            return
+        files[name] += 1
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(package):
+            caller = caller.f_back
+        if caller is not None and caller.f_code.co_filename != name:
+            calls[caller.f_code.co_filename].add(name)
+
+    sys.setprofile(note)
+    try:
+        fit()
+    finally:
+        sys.setprofile(None)
+    both = {tuple(sorted((a, b))) for a in calls for b in calls[a] if a in calls.get(b, ())}
+    short = {name: name.removeprefix(package + "/") for name in files}
+    return sorted(short.values()), sorted((short[a], short[b]) for a, b in both)
+
+
+def main(arguments=None):
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--trace", action="store_true", help="fits by default, too")
+    parser.add_argument("--files", action="store_true", help="name the files that they open")
+    own = parser.parse_args(arguments)
+    for folder in ("skpmd", "tests"):
+        rooms = defaultdict(lambda: np.zeros(3, int))
+        for path in sources(folder):
+            rooms[room(path)] += 1, *count(path.read_text(encoding="utf-8"))
+        print(f"{folder:14} {'files':>6} {'lines':>7} {'code':>7}")
+        for name, numbers in [*sorted(rooms.items()), ("all", sum(rooms.values()))]:
+            print(f"{name:14} {numbers[0]:6} {numbers[1]:7} {numbers[2]:7}")
+    for path in sources():
+        text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
+        tree = ast.parse(text)
+        if count(text)[0] > MAX_LINES:
+            print(f"{name}: {count(text)[0]} lines")
+        for kind, found in (("parameters", long_functions), ("fields", long_records)):
+            for one, n in found(tree):
+                print(f"{name}: {one} has {n} {kind}")
+    if own.trace:
+        for name, fit in default_fits().items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fit()  # What is done but once, compilation first of all, does not count.
+                files, both = trace(fit)
+            print(f"{name}: {len(files)} files, {len(both)} pairs that call each other both ways")
+            if own.files:
+                print("   ", *files, "\n    both ways:", *map(" - ".join, both))
+
+
+if __name__ == "__main__":
+    main()
