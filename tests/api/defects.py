@@ -176,7 +176,7 @@ DEFECTS = [
         "_base/files.py",
         'beside = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")',
         "beside = path",
-        "api/test_checkpoints.py",
+        "api/test_persistence.py",
     ),
     Defect(
         "any type may be named in a file",
