@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 from scipy.special import log_expit, log_softmax, logsumexp
 
 from skpmd.engine.threads import each
+from skpmd.linear._design import n_logits
 from skpmd.linear._kernels_single import LANES, average_sigmoids, average_softmaxes
 from skpmd.linear._posterior import logits_at_nodes, moments_of_logits, own_particles
 
@@ -40,7 +41,7 @@ def points_of_posterior(posterior, n_classes, width):
 
     Other coordinates than coefficients come last.
     """
-    n_rows = 1 if n_classes == 2 else n_classes
+    n_rows = n_logits(n_classes)
     coefficients = own_particles(posterior)[:, : n_rows * width].reshape(-1, n_rows, width)
     return points_of(coefficients, posterior.weights)
 

@@ -243,6 +243,11 @@ def _largest_of(one, other, max_rows):
     return rows[largest], third[largest]
 
 
+def n_logits(n_classes):
+    """Rows of coefficients: two classes have one, more classes have one each."""
+    return 1 if n_classes == 2 else n_classes
+
+
 def pieces(batches, n_numbers, width=None):
     """Batches in pieces of about so many numbers: (batch, slice of its rows).
 

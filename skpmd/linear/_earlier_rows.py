@@ -26,6 +26,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
 from skpmd.engine.resampling import systematic
 from skpmd.linear._column_scale import Units, shift_of
+from skpmd.linear._design import n_logits
 from skpmd.linear._make_model import LogisticParameters, coefficient_names, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
@@ -106,7 +107,7 @@ def earlier_rows(parameters, features, classes):
     """
     posterior = posterior_of_prior(parameters.prior)
     names = coefficient_names(features, classes, parameters.fit_intercept)
-    n_rows = 1 if len(classes) == 2 else len(classes)
+    n_rows = n_logits(len(classes))
     places = np.array(coordinates_named(posterior, names))
     held = getattr(posterior, "rows", None)
     if held is None or len(places) != len(posterior.names):

@@ -10,6 +10,7 @@ from sklearn.utils import gen_batches
 from skpmd._export import Variable
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._design import n_logits
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._per_column import per_column
@@ -41,6 +42,8 @@ class LogisticParameters(NamedTuple):
     moves: str
     covariance_type: str
     reweight: bool
+    scale: str | None
+    batch_size: int | str
 
 
 def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
@@ -50,7 +53,7 @@ def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
     rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
     coefficients, is theirs, and that of tau under the horseshoe; for ``shift`` see `LinearModel`.
     """
-    n_rows = 1 if n_classes == 2 else n_classes
+    n_rows = n_logits(n_classes)
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
     prior = parameters.prior
@@ -67,7 +70,7 @@ def in_columns(parameters, features, classes, mean_field):
     `Units` that an earlier posterior was found in come second: it is a prior in these. They are
     None where it was found in the given ones, or is none.
     """
-    n_rows, given, units = 1 if len(classes) == 2 else len(classes), parameters.prior, None
+    n_rows, given, units = n_logits(len(classes)), parameters.prior, None
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
@@ -216,7 +219,7 @@ def coefficient_names(features, classes, fit_intercept):
 def coordinate_variables(model, features, classes):
     """The same as arrays, {name: `Variable`}, and the labels of their axes."""
     p, width = len(features), len(features) + model.fit_intercept
-    K = 1 if len(classes) == 2 else len(classes)
+    K = n_logits(len(classes))
     places, dims = np.arange(K * width).reshape(K, width), ("class",)
     coords = {"feature": [str(name) for name in features]}
     if K == 1:

@@ -7,6 +7,7 @@ from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import mean_field_mirror_descent
+from skpmd.linear._design import n_logits
 from skpmd.linear._mean_field import mean_field_target
 from skpmd.linear._posterior import GaussianPosterior
 
@@ -43,7 +44,7 @@ def is_mean_field(parameters, n_features, n_classes):
             f"{against[0]} asks for them: set one or the other."
         )
     if parameters.covariance_type == "auto":
-        n_rows = 1 if n_classes == 2 else n_classes
+        n_rows = n_logits(n_classes)
         many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
         return many and not against
     return parameters.covariance_type == "diag"

@@ -4,12 +4,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
-from skpmd._base.utils import (
-    as_generator,
-    check_n_draws,
-    check_points,
-    check_probabilities,
-)
+from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
 from skpmd.linear._design import normal_nodes
 from skpmd.linear._mean_field import logit_moments
 from skpmd.posterior import Posterior
