@@ -25,7 +25,7 @@ from skpmd.linear._posterior import logits_at_nodes, moments_of_logits, own_part
 TINY, FAR = 1e-30, 1e3
 _NEAR = 10.0  # Other particles differ from the mean by more than so many times the median.
 _TILES = 8  # A thread takes so many tiles at a time.
-_LOGITS = 1 << 20  # At most so many are held at once where averages are made in logs.
+_LOGITS = 1 << 20  # At most so many are in memory at a time where averages are made in logs.
 
 
 class Points(NamedTuple):

@@ -43,18 +43,24 @@ from skpmd.linear._hmc import MOVES
 from skpmd.linear._importance import PROPOSALS
 from skpmd.linear._make_model import (
     PRIORS,
-    LogisticParameters,
+    LinearParameters,
     in_columns,
     linear_model,
     missing_moments,
 )
 from skpmd.linear._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
-from skpmd.linear._merge import NO_WEIGHTS, differing_units, merge_mean_field, rows_held, shards_of
+from skpmd.linear._merge import (
+    NO_WEIGHTS,
+    differing_units,
+    merge_mean_field,
+    rows_retained,
+    shards_of,
+)
 from skpmd.linear._normal_logits import searched_normal_logits
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._task import (
-    LogisticState,
+    LinearState,
     Task,
     axes_of,
     results_of_task,
@@ -486,7 +492,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.classes_ = classes
         self._freeze()
         self._set_state(
-            LogisticState(
+            LinearState(
                 stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
                 units=task.prior.units,
                 normal_logits=None if task.is_mean_field else self._normal_logits(results, X),
@@ -622,11 +628,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         else:
             refuse_rows(None, y, "rows are X and y together")
             n_classes, power = len(self.classes_), 1.0 / self.temperature
-            held = rows_held(states, parameters, n_classes, power)
-            if held is None:
+            retained = rows_retained(states, parameters, n_classes, power)
+            if retained is None:
                 return None
-            (X, y, weight, *_), rest = joined(held)
-            units = held[0].prior.units
+            (X, y, weight, *_), rest = joined(retained)
+            units = retained[0].prior.units
             X = X if units is None or rest is not None else units.given(X)
             rows = Rows(X, y, weight * self.temperature, self.batch_size)
             if rest is not None:
@@ -741,7 +747,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     def _parameters(self):
         """Parameters of the family."""
-        return self._record(LogisticParameters)
+        return self._record(LinearParameters)
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""

@@ -29,7 +29,7 @@ _FIRST_ROWS = 1000  # of so many rows before all.
 _ROWS_AT_ONCE = 1 << 14
 
 
-class LogisticParameters(NamedTuple):
+class LinearParameters(NamedTuple):
     """Parameters of the estimator that its parts share, as it was given them."""
 
     prior: object  # A str, a posterior or its estimator; once columns are known a str or a `Prior`.

@@ -6,7 +6,7 @@ from skpmd._base.utils import as_floats
 
 
 def per_column(name, value, features, n_rows, default, low=-1e30):
-    """A number for each coefficient, (n_rows, p); a single number or a str is handed back.
+    """A number for each coefficient, (n_rows, p); a single number or a str is returned as it is.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from skpmd.linear._normal_logits import labels_by_means, log_averages_by, root_o
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
 
-_TABLE = 1 << 20  # At most this many probabilities are held at once.
+_TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 
 
 class ClassPredictions(ClassifierMixin):

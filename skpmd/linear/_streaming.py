@@ -44,7 +44,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     if assumed is None:
         outcome, error_terms = drawn(None, 0.0), NO_ERROR
     else:
-        outcome, error_terms, assumed = _redrawn(stream, stayed, assumed, drawn, a, m, model)
+        outcome, error_terms, assumed = _rejuvenated(stream, stayed, assumed, drawn, a, m, model)
     log_prior = model.log_prior(outcome.particles.theta)
     moved = outcome.particles._replace(log_prior=log_prior)
     by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
@@ -55,7 +55,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
 
-def _redrawn(stream, stayed, assumed, drawn, a, m, model):
+def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):
     """Weighted draws from proposals for the outcome of a step, and what rejuvenations have lost.
 
     The Gaussian of the assumed-density filter takes the place of q before the step, so that

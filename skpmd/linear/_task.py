@@ -24,14 +24,14 @@ from skpmd.linear._earlier_rows import (
     all_rows,
     earlier_rows,
     given_earlier,
-    handed_on,
     model_of,
+    rows_for_later,
     why_no_evidence,
 )
 from skpmd.linear._empirical_bayes import chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._make_model import (
-    LogisticParameters,
+    LinearParameters,
     coordinate_names,
     coordinate_variables,
     in_columns,
@@ -44,7 +44,7 @@ from skpmd.linear._retained import advance_retaining, with_units_of
 from skpmd.linear._streaming import proposal_step
 
 
-class LogisticState(NamedTuple):
+class LinearState(NamedTuple):
     """Result of a fit."""
 
     stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
@@ -64,7 +64,7 @@ class Task(NamedTuple):
 
     model: LinearModel
     rows: Rows  # In its units; those of an earlier posterior, which is the prior, come first.
-    parameters: LogisticParameters
+    parameters: LinearParameters
     prior: PriorOfRows  # Before all of them.
     earlier: EarlierRows | None
     by_steps: bool  # Whether stochastic steps are asked for.
@@ -144,7 +144,7 @@ def results_of_task(task, outcome, options, shown, remedies=None):
         no_evidence=why_no_evidence(earlier), remedies=remedies, **shown,
     )  # fmt: skip
     if not task.by_steps:
-        results.posterior.rows = handed_on(
+        results.posterior.rows = rows_for_later(
             model, task.rows.data, options.power, own_posterior(results.posterior),
             task.prior, earlier,
         )  # fmt: skip
@@ -163,7 +163,7 @@ def _of_prior(model, outcome):
 
 
 def state_after_part(parameters, options, given, before, stream, features, classes):
-    """The `LogisticState` after one call's rows of a stream; ``before`` is None at the first.
+    """The `LinearState` after one call's rows of a stream; ``before`` is None at the first.
 
     ``given`` are the `Rows` in the user's columns, ``stream`` is where the stream is.
     """
@@ -192,6 +192,6 @@ def state_after_part(parameters, options, given, before, stream, features, class
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
         **axes_of(model, features, classes),
     )  # fmt: skip
-    return LogisticState(
+    return LinearState(
         stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained, units
     )
