@@ -34,13 +34,12 @@ from skpmd._rows.rows import Rows
 from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
-from skpmd.linear._averages import points_of_posterior
+from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
 from skpmd.linear._design import n_logits
 from skpmd.linear._earlier_rows import joined, model_of
-from skpmd.linear._fit import find_posterior, takes_steps
+from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._importance import PROPOSALS
 from skpmd.linear._make_model import (
     PRIORS,
     LinearParameters,
@@ -48,7 +47,7 @@ from skpmd.linear._make_model import (
     linear_model,
     missing_moments,
 )
-from skpmd.linear._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
     differing_units,
@@ -56,7 +55,6 @@ from skpmd.linear._merge import (
     rows_retained,
     shards_of,
 )
-from skpmd.linear._normal_logits import searched_normal_logits
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._task import (

@@ -13,11 +13,17 @@ from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.model import Batch
-from skpmd.linear._averages import log_averages, log_averages_of_normals, points_of_posterior
+from skpmd.linear._averages import (
+    labels_by_means,
+    log_averages,
+    log_averages_by,
+    log_averages_of_normals,
+    points_of_posterior,
+    root_of,
+)
 from skpmd.linear._column_scale import at_zero, in_units, refuse_far, units_of
 from skpmd.linear._design import logits, n_logits
 from skpmd.linear._make_model import in_columns, linear_model
-from skpmd.linear._normal_logits import labels_by_means, log_averages_by, root_of
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
 

@@ -15,6 +15,7 @@ from skpmd._base.streaming import Stream, kernel_step
 from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
+from skpmd.linear._averages import NormalLogits
 from skpmd.linear._column_scale import Units, refuse_far, shift_of, units_of
 from skpmd.linear._design import LinearModel, n_logits
 from skpmd.linear._earlier_rows import (
@@ -37,8 +38,7 @@ from skpmd.linear._make_model import (
     in_columns,
     linear_model,
 )
-from skpmd.linear._mean_field_fit import is_mean_field
-from skpmd.linear._normal_logits import NormalLogits
+from skpmd.linear._mean_field import is_mean_field
 from skpmd.linear._posterior import own_posterior
 from skpmd.linear._retained import advance_retaining, with_units_of
 from skpmd.linear._streaming import proposal_step
