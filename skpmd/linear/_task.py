@@ -40,8 +40,7 @@ from skpmd.linear._make_model import (
 )
 from skpmd.linear._mean_field import is_mean_field
 from skpmd.linear._posterior import own_posterior
-from skpmd.linear._retained import advance_retaining, with_units_of
-from skpmd.linear._streaming import proposal_step
+from skpmd.linear._streaming import advance_retaining, proposal_step, with_units_of
 
 
 class LinearState(NamedTuple):

@@ -33,7 +33,7 @@ DEFECTS = [
     ),
     Defect(
         "rows that come sorted by a column are dropped",
-        "linear/_retained.py",
+        "linear/_streaming.py",
         "changed = appeared or _differ(fitted, since) or _columns_differ(retained)",
         "changed = appeared or _differ(fitted, since)",
         "linear/test_retained.py",
