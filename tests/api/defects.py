@@ -138,7 +138,7 @@ DEFECTS = [
     ),
     Defect(
         "a prior's mean is not that of the columns it names",
-        "linear/_per_column.py",
+        "linear/_make_model.py",
         'out[place[column]] = as_floats(f"{name}[{key!r}]", number)',
         'out[place[column] - 1] = as_floats(f"{name}[{key!r}]", number)',
         "linear/test_posterior_as_prior.py",
