@@ -15,8 +15,12 @@ from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import need_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
-from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
-from skpmd.mixture._initialization import INITS
+from skpmd.mixture._conjugate_fit import (
+    INITS,
+    fit_conjugate,
+    history_of_conjugate,
+    update_conjugate,
+)
 from skpmd.mixture._merge import check_conjugate, merge_conjugate
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
