@@ -16,19 +16,19 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     priors that this product contains too often. No rows are needed. The method depends on the
     estimator:
 
-    * `SparseGPRegressorPMD`, all with the same kernel and the same inducing inputs: natural
-      parameters add up, which is exact (with Student noise each row retains its weight from its
-      shard). `SparseGPClassifierPMD`: likewise, with each row approximated as in its shard. Both
-      warn if shards disagree.
-    * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: each posterior is represented by
-      a fitted density (`Posterior.fitted_density`), and the product of these densities is sampled.
-      If all rows are given, ``X`` and ``y``, they weight the particles, and the result is as exact
-      as a `fit`. If all shards hold their rows (``posterior_.rows``, or the retained rows of a
-      stream), these rows are fitted instead.
+    * `SparseGPRegressorPMD` and `SparseGPClassifierPMD`, all with the same kernel and the same
+      inducing inputs: natural parameters add up. For regression this is exact (with Student noise
+      each row retains its weight from its shard); for classes each row is approximated as in its
+      shard, with a warning if shards disagree.
+    * `BayesianLogisticRegressionPMD`: if all rows are given, ``X`` and ``y``, or all shards hold
+      their rows (``posterior_.rows``, or the retained rows of a stream), these rows are fitted.
+      Otherwise each posterior is represented by a fitted density (`Posterior.fitted_density`), and
+      the product of these densities is sampled.
+    * `ParticleMirrorDescent`: the product of fitted densities is sampled. If all rows are given,
+      they weight the draws, and the result is as exact as a `fit`.
     * `GaussianMixturePMD` (``strategy="conjugate"``): components are matched with those of the
       first shard, and their counts add up. If shards retain all rows, these rows are fitted
-      instead. Otherwise particles fitted to the retained rows replace the sums that predict these
-      rows worse.
+      instead; otherwise iterations over the retained rows replace sums that predict them worse.
     * `LDATopicModelPMD`: topics are matched with those of the first shard, and their counts add up.
       If all documents are given, ``X``, a few iterations assign the words anew.
 
@@ -53,19 +53,14 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     estimator
         A new fitted estimator of the same class, which predicts, continues with ``partial_fit``,
         and can be merged again. A clone of it is unfitted, with the parameters of the first
-        estimator. A single estimator is copied unchanged. ``diagnostics_``, if the class has them,
-        name the ``method`` and the number of shards, ``n_shards``. For the product of densities
-        they contain, for each shard, the k-hat of its posterior relative to its density
-        (``shard_pareto_k``, None if not known), the distance of the merged mean from the mean of
-        the shard, in standard deviations of the shard (``shard_distance``, about 1 or less if
-        shards agree), and the share of the merged posterior that lies in the outermost
-        hundredth of the shard's posterior (``shard_beyond``). They also contain by how many
-        standard deviations, to first order, a mean moves because the densities differ from known
-        values of the posteriors (``misfit``, None if no values are known, infinite if these are not
-        informative) and because the densities are not normal (``nonnormality``), and the k-hat of
-        the draws of the product, which says nothing about the densities (``product_pareto_k``). If
-        rows that the posteriors hold were fitted, the diagnostics are those of `fit`. For mixtures
-        and topics they contain how well components match (``alignment``, 1 if they are the same).
+        estimator. A single estimator is copied unchanged. ``diagnostics_`` name the ``method`` and
+        the number of shards, ``n_shards``. For a product of densities they contain, for each shard,
+        the k-hat of its posterior relative to its density (``shard_pareto_k``, None if not known)
+        and the share of the merged posterior that lies in the outermost hundredth of the shard's
+        posterior (``shard_beyond``), and the k-hat of the draws of the product, which says nothing
+        about the densities (``product_pareto_k``). If rows that the posteriors hold were fitted,
+        the diagnostics are those of `fit`. For mixtures and topics they contain how well components
+        match (``alignment``, 1 if they are the same).
 
     Raises
     ------
@@ -73,8 +68,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         If there is no estimator, one comes twice (other ways to count rows twice are not noticed,
         for example an estimator together with the result of its merge), or they differ in
         parameters, columns, classes, kernels or inducing inputs; if a stream has discounted rows,
-        or a posterior is of a kind that cannot be merged. The message names the difference, and
-        what to do.
+        if shards began with an earlier posterior as their ``prior``, or if a posterior is of a kind
+        that cannot be merged. The message names the difference, and what to do.
     TypeError
         If they are not of the same class, or of a class that cannot be merged.
     sklearn.exceptions.NotFittedError
@@ -83,11 +78,10 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     Warns
     -----
     ConvergenceWarning
-        If shards have warnings of their own and no rows are used; if a density misses a tail of its
-        shard's posterior, or it is not known how well it represents this posterior; if shards
-        disagree, so that the product lies where their densities are hardly known; if shards chose
-        different scales of the prior, or chose them by the evidence; for mixtures that do not
-        match, and for topics without documents.
+        If shards have warnings of their own and no rows are used; if a density misses a part of its
+        shard's posterior, or shards disagree, so that the product lies where their densities are
+        hardly known; if shards chose different scales of the prior; for mixtures that do not match,
+        and for topics without documents.
 
     Examples
     --------

@@ -17,9 +17,9 @@ __all__ = ["load", "save", "skops_trusted_types"]
 # none of these modules opens a file, starts a process or evaluates a text.
 _MODULES = (
     *(f"skpmd.{name}" for name in (
-        "_base.records", "_base.results", "_base.streaming", "_export", "_from_jax", "custom",
-        "decision", "engine", "lda", "linear", "metrics", "mixture", "posterior", "sparse_gp",
-        "streams",
+        "_base.records", "_base.results", "_base.retained", "_base.streaming", "_export",
+        "_from_jax", "custom", "decision", "engine", "lda", "linear", "metrics", "mixture",
+        "posterior", "sparse_gp", "streams",
     )),
     # What searches, calibrated classifiers and Gaussian processes of scikit-learn hold, and skops
     # does not trust by itself.
@@ -272,8 +272,8 @@ def _check_format(path):
         names = archive.namelist()
     if "skpmd.json" in names:
         raise ValueError(
-            f"{path} is in the format that skpmd had up to version 0.1.0, or a checkpoint: fit the "
-            "estimator anew, or load it by skpmd 0.1.0; a checkpoint belongs to fit."
+            f"{path} is in the format that skpmd had up to version 0.1.0: fit the estimator anew, "
+            "or load it by skpmd 0.1.0."
         )
     if "schema.json" not in names:
         raise ValueError(f"{path} is an archive of something else than skops: give another path.")

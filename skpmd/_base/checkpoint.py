@@ -11,6 +11,7 @@ import copy
 import gzip
 import os
 import pickle
+import reprlib
 import warnings
 from contextlib import contextmanager, suppress
 
@@ -30,7 +31,7 @@ _SECONDS, _TIMES = 1.0, 20.0
 # Parameters that change no digit of an answer, and may be others where a fit goes on.
 _WITHOUT_EFFECT = {"checkpoint", "max_time", "n_jobs", "verbose", "verbose_interval"}
 _PIECE = 1 << 20  # Bytes that are copied at a time.
-_SHOWN = 60  # Characters of a value that an error shows.
+_CLASS = "the estimator"
 _REMEDY = "to start anew delete the file, or give another path"
 
 
@@ -50,16 +51,11 @@ class Checkpoint:
         # Entries of an earlier run, by the place of their methods; and where those in the file end.
         self._known, self._ends = {}, []
         self._next, self._is_closed = 0, False
-        folder = os.path.dirname(self.path)
-        if os.path.isdir(self.path):
-            raise IsADirectoryError(f"{self.path} is a folder: give the path of a file in it.")
-        if not os.path.isdir(folder):
-            raise FileNotFoundError(f"There is no folder {folder}: make it, or give another path.")
         if os.path.exists(self.path):
             self._read()
         if not self._known:  # A path that cannot be written to is an error before the fit.
             self._write()
-        self._written, self._last, self._took = _identity(self.path), clock(), 0.0
+        self._written, self._last, self._took = self._identity(), clock(), 0.0
 
     def _read(self):
         reasons = []
@@ -94,7 +90,8 @@ class Checkpoint:
         for generator, (state, n_spawned) in zip(generators, states, strict=True):
             generator.bit_generator.state = state
             # SciPy's Sobol sequences spawn generators of their own, by the number of those before.
-            generator.spawn(max(0, n_spawned - _n_spawned(generator)))
+            if n_spawned > _n_spawned(generator):
+                generator.spawn(n_spawned - _n_spawned(generator))
         return place, at
 
     def reached(self, place, at, generators, is_last):
@@ -102,28 +99,25 @@ class Checkpoint:
 
         What goes wrong is warned of, for the fit itself is as good.
         """
-        due = is_last or clock() - self._last >= max(_SECONDS, _TIMES * self._took)
+        start = clock()
+        due = is_last or start - self._last >= max(_SECONDS, _TIMES * self._took)
         if self._is_closed or not due:
             return
-        if _identity(self.path) != self._written:
-            self._is_closed, text = True, "something else has written to it, or deleted it, since"
-        else:
-            start = clock()
-            try:
-                self._write(
-                    place, at, [(one.bit_generator.state, _n_spawned(one)) for one in generators]
-                )
-                self._written, text = _identity(self.path), None
-            except (OSError, pickle.PicklingError, AttributeError, TypeError) as error:
-                text = f"{error}; what it held before is as it was"
-            self._last = clock()
-            self._took = self._last - start
-        if text is not None:
+        try:
+            if self._identity() != self._written:
+                self._is_closed = True
+                raise OSError("something else has written to it, or deleted it, since")
+            states = [(one.bit_generator.state, _n_spawned(one)) for one in generators]
+            self._write(place, at, states)
+        except (OSError, pickle.PicklingError, AttributeError, TypeError) as error:
             warnings.warn(
-                f"checkpoint={self.path!r} was not written: {text}. The fit goes on.",
+                f"checkpoint={self.path!r} was not written: {error}. The fit goes on, and the file "
+                "stays as it is.",
                 CheckpointWarning,
                 stacklevel=2,
             )
+        self._last = clock()
+        self._took = self._last - start
 
     def _write(self, *entry):
         """Write an entry after those of methods that began before, which are in the file."""
@@ -143,7 +137,14 @@ class Checkpoint:
             file.flush()
             os.fsync(file.fileno())
         os.replace(self._beside, self.path)
-        self._ends = ends
+        self._ends, self._written = ends, self._identity()
+
+    def _identity(self):
+        try:
+            known = os.stat(self.path)
+        except OSError:
+            return None
+        return known.st_dev, known.st_ino, known.st_mtime_ns
 
     def close(self):
         """Write nothing more: what follows is not what the whole fit would do."""
@@ -152,7 +153,7 @@ class Checkpoint:
     def end(self, is_whole):
         """Remove the file after a whole fit, and one without a state, unless it is another's."""
         done = (is_whole and not self._is_closed) or len(self._ends) < 2
-        if done and _identity(self.path) == self._written:
+        if done and self._identity() == self._written:
             os.unlink(self.path)
         with suppress(FileNotFoundError):
             os.unlink(self._beside)
@@ -205,19 +206,16 @@ def checkpointed(path, kind, parameters, data):
 
 def _fingerprint(kind, parameters, data):
     """{name: (digest, text)} of what a fit is of; the text is what an error shows."""
-    found = {"the version of skpmd": __version__, "the estimator": kind.__name__}
-    found = {name: (text, text) for name, text in found.items()}
+    found = {"the version of skpmd": (__version__,) * 2, _CLASS: (kind.__name__,) * 2}
     for name, value in parameters.items():
         if name not in _WITHOUT_EFFECT:
-            shape = f"an array of shape {np.shape(value)}"
-            text = repr(value) if np.ndim(value) == 0 else shape
-            text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
-            found[name] = _digest(value), text
-    for name, value in data.items():
-        shape = getattr(value, "shape", None)
-        text = f"a {type(value).__name__}" if shape is None else f"of shape {tuple(shape)}"
-        found[name] = _digest(_of_rows(name, value)), "None" if value is None else text
-    return found
+            found[name] = _digest(value), _text(value)
+    return found | {name: (_digest(_of_rows(name, one)), _text(one)) for name, one in data.items()}
+
+
+def _text(value):
+    shape = getattr(value, "shape", ())
+    return f"of shape {tuple(shape)}" if shape else reprlib.repr(value)
 
 
 def _of_rows(name, value):
@@ -225,7 +223,7 @@ def _of_rows(name, value):
     if getattr(value, "ndim", 2) == 1:
         return values_of(name, value)
     blocks = blocks_of(value)
-    return value if blocks is None else (getattr(value, "shape", None), next(iter(blocks)))
+    return value if blocks is None else (getattr(value, "shape", None), next(iter(blocks), None))
 
 
 def _digest(value):
@@ -244,24 +242,15 @@ def _digest(value):
 def _differences(before, now):
     """What differs between two fingerprints, in words; data come last."""
     reasons = []
-    for name in dict.fromkeys([*before, *now]):
-        (digest, was), (other, is_) = (one.get(name, (None, "not there")) for one in (before, now))
+    for name, (digest, was) in before.items():
+        other, is_ = now.get(name, (None, "not there"))
         if digest != other:
-            reasons.append(
-                f"{name} " + ("has other values" if was == is_ else f"was {was} and is {is_}")
-            )
-            if name == "the estimator":  # Of another one all parameters are others.
+            words = "has other values" if was == is_ else f"was {was} and is {is_}"
+            reasons.append(f"{name} {words}")
+            if name == _CLASS:  # Of another one all parameters are others.
                 break
     return reasons
 
 
 def _n_spawned(generator):
     return getattr(generator.bit_generator.seed_seq, "n_children_spawned", 0)
-
-
-def _identity(path):
-    try:
-        known = os.stat(path)
-    except OSError:
-        return None
-    return known.st_dev, known.st_ino, known.st_mtime_ns

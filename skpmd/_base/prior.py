@@ -19,6 +19,8 @@ _MAX_BEYOND, _MAX_BEYOND_BY_VALUES = 0.1, 0.9
 _MAX_MISFIT = 0.6
 _MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
 
+_EARLIER = "the earlier posterior, which is the prior,"
+
 _CLONED = (
     "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
     "lose the fit of a prior: give sklearn.frozen.FrozenEstimator(fitted){}."
@@ -67,35 +69,37 @@ def coordinates_named(posterior, names):
     return [place[name] for name in names]
 
 
-def convergence_reasons(density, particles):
-    """Reasons not to trust particles whose prior is a `FittedDensity`; none where it is None."""
+def convergence_reasons(density, particles, whose=_EARLIER):
+    """Reasons not to trust particles that a `FittedDensity` weighs; none where it is None.
+
+    It stands for another posterior, and ``whose`` names that.
+    """
     if density is None:
         return ()
     beyond = share_beyond(density, particles.theta, particles.log_ratio)
     if beyond > (_MAX_BEYOND if density.correction is None else _MAX_BEYOND_BY_VALUES):
         return (
-            f"{beyond:.0%} of the posterior is where the earlier one, which is the prior, has a "
-            "hundredth of its mass, and where its density is hardly known: fit all rows together",
+            f"{beyond:.0%} of the posterior is where {whose} has a hundredth of its mass, and "
+            "where its density is hardly known: fit all rows together",
         )
     if not density.misses_a_tail:
-        return misfit_reasons(density.misfit)
+        return misfit_reasons(density.misfit, whose=whose)
     return (
-        "Pareto k-hat of the earlier posterior over the density that stands for it as the prior is "
-        f"{density.pareto_k:.2f} (above {MAX_K}): that density misses a tail",
+        f"Pareto k-hat of {whose} over the density that stands for it is {density.pareto_k:.2f} "
+        f"(above {MAX_K}): that density misses a tail",
     )
 
 
-def misfit_reasons(misfit, of_rows=False):
-    """Reasons not to trust a posterior by what its prior lacks of the earlier one, in nats.
+def misfit_reasons(misfit, of_rows=False, whose=_EARLIER):
+    """Reasons not to trust a posterior by what stands for another lacks of that, in nats.
 
-    What stands for that is a density, or with ``of_rows`` some of its rows and a quadratic.
+    That is a density, or with ``of_rows`` some of its rows and a quadratic.
     """
     if not misfit > (_MAX_MISFIT_OF_ROWS if of_rows else _MAX_MISFIT):
         return ()
     return (
-        f"what stands for the earlier posterior, which is the prior, is {misfit:.1f} nats off (root"
-        " mean square): means may be off by a tenth of a standard deviation or more, unless all "
-        "rows are fitted together",
+        f"what stands for {whose} is {misfit:.1f} nats off (root mean square): means may be off by "
+        "a tenth of a standard deviation or more, unless all rows are fitted together",
     )
 
 

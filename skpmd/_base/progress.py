@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from time import perf_counter
 
-from skpmd._rows.rows import are_kept
+from skpmd._rows.rows import are_in_memory
 from skpmd.engine.course import phase
 from skpmd.engine.loop import n_steps
 from skpmd.engine.sums import are_elsewhere
@@ -150,7 +150,7 @@ class ReportedBatches:
 
     def __init__(self, batches):
         self._batches = batches
-        self.are_kept = are_kept(batches)
+        self.are_in_memory = are_in_memory(batches)
         if are_elsewhere(batches):  # Of those no pass is seen here.
             self.total = batches.total
 

@@ -47,9 +47,6 @@ def of_all_rows(score):
 
     @wraps(score)
     def called(self, X=None, y=None, sample_weight=None):
-        known = {} if sample_weight is None else {"sample_weight": sample_weight}
-        if blocks_of(X) is None:
-            return score(self, X, y, **known)
         X, y, sample_weight = opened(X, y, sample_weight)
         known = {} if sample_weight is None else {"sample_weight": sample_weight}
         return score(self, X, y, **known)

@@ -14,7 +14,7 @@ from time import monotonic as clock
 
 import numpy as np
 
-from skpmd._rows.blocks import Block, Blocks
+from skpmd._rows.blocks import Block, Blocks, Parts
 from skpmd._rows.table import BlockTable, rows_of
 from skpmd.engine.course import phase, tick
 
@@ -45,16 +45,9 @@ class DaskBlocks(Blocks):
         chunks = getattr(collection, "chunks", ())
         if len(chunks) == 2 and len(chunks[1]) > 1:
             collection = collection.rechunk({1: -1})
-        super().__init__(list(np.ravel(collection.to_delayed())))
+        self._delayed = list(np.ravel(collection.to_delayed()))
+        super().__init__(Parts(self._delayed, _read))
         self._collection = collection  # What workers hold of it they hold as long as it is there.
-
-    def __iter__(self):
-        """Read all blocks in order, each a `Block`."""
-        return map(self.__getitem__, range(len(self.items)))
-
-    def __getitem__(self, i):
-        """Read the block at place i as a `Block`."""
-        return Block(self.items[i].compute())
 
     def each(self, function, *columns, places=None):
         """``function(X, ...)`` of blocks where they are, as a list.
@@ -76,7 +69,7 @@ class DaskBlocks(Blocks):
         call, sent = _task(_called), _sent(function)
         places = range(len(self.items)) if places is None else places
         some = zip(places, *columns, strict=True)
-        return [call(sent, self.items[i], *arguments) for i, *arguments in some]
+        return [call(sent, self._delayed[i], *arguments) for i, *arguments in some]
 
     def sent(self, values):
         """Values that go to where the work is done once, for columns of arguments.
@@ -115,6 +108,10 @@ class DaskTable(BlockTable):
             yield from self.blocks.each(_taken, how, some, places=which)
 
 
+def _read(delayed):
+    return Block(delayed.compute())
+
+
 def _sent(function):
     """A function as it is sent: with each task, or a large one once for all tasks of a worker."""
     import cloudpickle  # Dask needs it itself.
@@ -129,12 +126,12 @@ def _called(sent, *arguments):
     They are there where Dask has no worker of its own. What becomes of overflows is as here.
     """
     function, errors = pickle.loads(sent)
-    return Context().run(_under, errors, function, arguments)
 
+    def called():
+        with np.errstate(**errors):
+            return function(*arguments)
 
-def _under(errors, function, arguments):
-    with np.errstate(**errors):
-        return function(*arguments)
+    return Context().run(called)
 
 
 def _sum(sent, *parts):

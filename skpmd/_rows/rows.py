@@ -36,9 +36,9 @@ class Rows:
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-            kept = weight > 0
-            X, y, weight = select(X, kept), select(y, kept), weight[kept]
-            columns = {name: select(column, kept) for name, column in columns.items()}
+            left = weight > 0
+            X, y, weight = select(X, left), select(y, left), weight[left]
+            columns = {name: select(column, left) for name, column in columns.items()}
         self.data = Batch(X, y, weight, **columns)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
@@ -115,14 +115,16 @@ class Rows:
         return self.data
 
     def _batch(self, X, rows):
-        """The batch of some rows, whose features are X; a weight that is broadcast is written."""
-        batch = self.data._replace(X=None).take(rows, self._select)
-        return batch._replace(X=X, weight=np.ascontiguousarray(batch.weight))
+        """The batch of some rows, whose features are X; weights of a table may be broadcast."""
+        batch = self.data._replace(X=None).take(rows, self._select)._replace(X=X)
+        if is_in_memory(self.data.X):
+            return batch
+        return batch._replace(weight=np.ascontiguousarray(batch.weight))
 
 
-def are_kept(batches):
+def are_in_memory(batches):
     """Whether batches are in memory, and not made anew whenever they are gone through."""
-    return getattr(batches, "are_kept", True)
+    return getattr(batches, "are_in_memory", True)
 
 
 class InOrder:
@@ -132,7 +134,7 @@ class InOrder:
     of all rows.
     """
 
-    are_kept = False
+    are_in_memory = False
 
     def __init__(self, take, edges, weight):
         self._take, self._edges, self.weight = take, edges, weight

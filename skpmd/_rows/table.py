@@ -192,10 +192,9 @@ def limits(X):
     if isinstance(X, BlockTable):
         return X.low, X.high
     values = X.data if sparse.issparse(X) else X
-    if has_missing(values):
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    if np.isnan(low):
         low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
-    else:
-        low, high = values.min(initial=0.0), values.max(initial=0.0)
     return float(low), float(high)
 
 

@@ -11,10 +11,11 @@ from skpmd._base.estimator import result
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
+    check_total,
     density_names,
     inherited,
+    merge_densities,
     n_shards,
-    refuse_forgetting,
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
@@ -27,14 +28,13 @@ from skpmd._base.results import (
     convergence_warnings,
     results_of,
 )
-from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import array_of, need_memory
-from skpmd.custom._merge import merge_particles
+from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
@@ -46,13 +46,13 @@ from skpmd.custom._model import (
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
+from skpmd.custom._stream import step_from_values
 from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
-from skpmd.engine.from_values import from_values
+from skpmd.engine.from_values import compared, from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
-from skpmd.engine.second_opinion import compared
 from skpmd.posterior import Posterior
 
 _CHAINS = "give the model parameters of like scales that depend less on each other"
@@ -611,26 +611,25 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             self._start_merge(estimators, ("names", "temperature"))
-            refuse_forgetting(estimators)
-            states, n_merged = [one._state for one in estimators], n_shards(estimators)
-            options, rng = self._loop_options(), as_generator(self.random_state)
-            models = [one._model() for one in estimators]
-            all_rows, given = None, models[0][1]
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            seen, support = sum(state.stream.seen for state in states), states[0].prior.support
+            rng, (first, given) = as_generator(self.random_state), estimators[0]._model()
+            models = [first, *(one._model()[0] for one in estimators[1:])]
+            shards = shards_of(models, [state.results.posterior for state in states])
+            all_rows = None
             if X is not None or y is not None:
-                model, all_rows, given = self._read(X, y, sample_weight, reset=False)
-                models[0] = model, given
-            outcome, found = merge_particles(
-                [model for model, _ in models], states, all_rows, options, rng, n_merged
-            )
-            reasons = outcome.reasons + convergence_reasons(given.density, outcome.particles)
+                model, rows, given = self._read(X, y, sample_weight, reset=False)
+                check_total(rows.total, seen)
+                all_rows = model, rows.whole(), 1.0 / self.temperature
+            outcome, found = merge_densities(shards, n, self.n_particles, rng, support, all_rows)
             if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
-                reasons = inherited(estimators) + reasons
+                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
             results = _results(
-                outcome._replace(reasons=reasons), states[0].prior, given,
+                outcome, states[0].prior, given,
                 temperature=self.temperature, stream=all_rows is None,
-                merged=density_names(n_merged) if all_rows is None else None, **found,
+                merged=density_names(n) if all_rows is None else None, **found,
             )  # fmt: skip
-            stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+            stream = stream_after(outcome, seen, rng)
             self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
         self._warn_or_interrupt(MERGED if all_rows is None else MERGED_BY_ROWS)
         return self

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skpmd._base.merging import check_total, merge_densities, refuse_equal_findings
-from skpmd.engine.density_product import AllRows, Shard
+from skpmd._base.merging import check_equal, refuse_copies
+from skpmd.engine.density_product import Shard
 from skpmd.engine.values import without_errors
 
 # Log priors of shards may differ by so much, beside a constant: they are the user's own functions,
@@ -12,48 +12,21 @@ _SAME = 1e-6
 _COMPARED = 200  # Particles of each shard that they are compared at.
 
 
-def merge_particles(models, states, rows, options, rng, n_merged):
-    """`skpmd._base.merging.merge_densities` of the shards' particles.
-
-    ``models`` give the prior of each shard, and the first the likelihood of all ``rows``, if there
-    are any.
-    """
-    posteriors = [state.results.posterior for state in states]
-    refuse_equal_findings([posterior.particles for posterior in posteriors])
-    _check_coordinates([posterior.particles.shape[1] for posterior in posteriors])
+def shards_of(models, posteriors):
+    """A `Shard` for each posterior; ``models`` give their priors, which have to be the same."""
+    refuse_copies([one.particles for one in posteriors])
+    check_equal("The length of theta", [one.particles.shape[1] for one in posteriors])
     log_priors = [without_errors(model.log_prior) for model in models]
-    _check_priors(log_priors, posteriors)
-    shards = [
-        Shard(posterior.fitted_density(), log_prior)
-        for posterior, log_prior in zip(posteriors, log_priors, strict=True)
-    ]
-    if rows is not None:
-        check_total(rows.total, sum(state.stream.seen for state in states))
-        rows = AllRows(models[0], rows.whole(), options.power)
-    n, support = options.n_particles, states[0].prior.support
-    return merge_densities(shards, posteriors, n_merged, n, rng, support, rows)
-
-
-def _check_coordinates(numbers):
-    for k, d in enumerate(numbers):
-        if d != numbers[0]:
-            raise ValueError(
-                f"theta has {numbers[0]} coordinates in estimators[0] and {d} in estimators[{k}]: "
-                "fit all shards with one model."
-            )
-
-
-def _check_priors(log_priors, posteriors):
-    """ValueError where a shard's prior is not that of the first, at particles of either."""
-    for k, posterior in enumerate(posteriors[1:], start=1):
+    for k, posterior in enumerate(posteriors):
         theta = np.concatenate([one.particles[:_COMPARED] for one in (posteriors[0], posterior)])
         first, own = log_priors[0](theta), log_priors[k](theta)
-        inside = np.isfinite(first) & np.isfinite(own)
-        gap = (own - first)[inside]
-        size = 1.0 + np.abs(first[inside]).max(initial=0.0)
-        if not inside.all() or np.ptp(gap) > _SAME * size:
-            apart = np.inf if not inside.all() else np.ptp(gap)
+        with np.errstate(invalid="ignore"):  # Beyond an edge both are -inf.
+            apart = np.ptp(own - first)
+        size = 1.0 + np.abs(first[np.isfinite(first)]).max(initial=0.0)
+        if not apart <= _SAME * size:
             raise ValueError(
                 f"the prior of estimators[{k}] is not that of estimators[0]: at particles of both, "
                 f"differences of their log densities vary by {apart:.3g}. Fit all shards under one."
             )
+    densities = [posterior.fitted_density() for posterior in posteriors]
+    return [Shard(*both) for both in zip(densities, log_priors, strict=True)]

@@ -1,6 +1,7 @@
 """Mixtures of proposals fitted to a density by its values: at its optima, and along its ridges."""
 
-from functools import partial
+from functools import cache, partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -104,16 +105,13 @@ def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradien
         return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
 
     parts = [first_ridge(one) for one in found[:_MAX_RIDGES]]
+    at_optima = cache(lambda: [_of_optimum(log_joint, one) for one in found])
     if any(parts):
-        parts = [
-            part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)
-        ]
-        parts += [_of_optimum(log_joint, one) for one in found[len(parts) :]]
-        yield _along(parts)
+        yield _along([one or other for one, other in zip_longest(parts, at_optima())])
     best = int(np.argmax(log_likelihood))
     start = Gaussian(draws[best], np.diag(scales(draws)))
     for part in ridges(log_joint, derivatives, start, rng):
-        yield _along([part, *(_of_optimum(log_joint, one) for one in found)])
+        yield _along([part, *at_optima()])
 
 
 def _derivatives(log_joint, gradient):

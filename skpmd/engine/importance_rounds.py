@@ -25,13 +25,8 @@ def importance_rounds(
         target_ess=max(TARGET_ESS * n_particles, min_ess),
         min_first_ess=min_share * n_particles,
     )  # fmt: skip
-    for draws, infos, gap in rounds:
-        yield state(draws, infos, gap)
-
-
-def state(draws, infos, gap):
-    """The `Outcome` of rounds so far, which `proposal_rounds` yields."""
-    return Outcome(draws.particles, infos, True, pair=draws.pair, disagreement=gap)
+    for outcome, _ in rounds:
+        yield outcome
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
@@ -60,16 +55,16 @@ def proposal_rounds(
     below ``min_first_ess``, after ``max_rounds``, or after two or more if less than 1 % of the
     draws are effective.
 
-    Each yields all `PooledDraws` so far, a list with the `StepInfo` of the round, with their number
-    and effective sample size, and the disagreement of the proposals on the posterior mean
-    (`skpmd.engine.importance.disagreement`), which is None before the last round.
+    Each yields the `Outcome` of all draws so far, and the `PooledDraws` themselves. Its record has
+    their number and effective sample size. The disagreement of the proposals on the posterior mean
+    (`skpmd.engine.importance.disagreement`) is None before the last round.
     """
     still = mirror.Settings(rejuvenation="never")
 
     def states(at):
         draws, infos, done = (before, [], False) if at is None else at
         if infos:
-            yield (draws, infos, disagreement(draws)[0] if done else None), None
+            yield outcome(draws, infos, done), None
         while not done:
             of_round = np.asarray(shares, dtype=float) if not infos else adapted(draws)
             draws, info = one_round(draws, of_round)
@@ -77,8 +72,7 @@ def proposal_rounds(
             hopeless = len(infos) == 1 and draws.ess < min_first_ess
             hopeless |= len(infos) > 1 and draws.ess < _HOPELESS * info.n_particles
             done = draws.ess >= target_ess or len(infos) == max_rounds or hopeless
-            gap = disagreement(draws)[0] if done else None
-            yield (draws, [info], gap), (draws, infos, done)
+            yield outcome(draws, [info], done), (draws, infos, done)
 
     def one_round(draws, shares):
         counts, so_far = even_counts(shares, n), None if draws is None else draws.particles
@@ -89,5 +83,9 @@ def proposal_rounds(
         draws = pooled(draws, particles, strategy.table, counts)
         info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
         return draws, info
+
+    def outcome(draws, infos, done):
+        gap = disagreement(draws)[0] if done else None
+        return Outcome(draws.particles, infos, True, pair=draws.pair, disagreement=gap), draws
 
     return resumable(states, rng)

@@ -89,8 +89,8 @@ class Batch(NamedTuple):
 
         Parameters
         ----------
-        rows : slice, or ndarray of bool or int
-            Which rows.
+        rows : slice, or ndarray of shape (n,), bool, or of shape (k,), int
+            Which rows: a mask of all, or places of some.
         select : callable, default=`take_rows`
             ``select(column, rows)`` takes them of columns X and y that are no arrays.
 

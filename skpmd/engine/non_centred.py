@@ -21,7 +21,7 @@ _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to 
 _MIN_CORRELATION, _ALIKE, _MIN_RATE = 0.2, 0.7, 0.2
 _MAX_ALONG = 0.3  # Rank correlation of what is scaled, by itself, with its scale.
 # A centre has a slope in a coordinate that is so many standard errors, and so much in units of
-# spreads.
+# spreads: where tails are those of a Cauchy the first alone is met by chance.
 _MIN_ERRORS, _MIN_SLOPE = 5.0, 0.05
 _ROUNDS, _FLOOR, _MAX_SCALES, _MAX_LEVERAGE = 4, 3.0, 30, 1.0 - 1e-9
 _TINY, _MAX_LOG = 1e-300, 300.0

@@ -6,7 +6,7 @@ from skpmd.engine import mirror
 from skpmd.engine.agreement import moments_and_errors
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.fitted_proposals import EACH, Proposals
-from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds, state
+from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.prior_draws import MISSED_NATS, PriorDraws, misses, too_thin
@@ -83,14 +83,14 @@ def _by_weights(task, found, rng, before=None):
         max_rounds = MAX_ROUNDS // 2 if is_small(task) else MAX_ROUNDS
     last = draws = None
     try:
-        for draws, infos, gap in proposal_rounds(
+        for last, draws in proposal_rounds(  # noqa: B007
             task.model, task.batches, found.components, found.shares, task.power, rng, n=task.n,
             target_ess=enough, min_first_ess=_MIN_SHARE * task.n, max_rounds=max_rounds,
             before=before,
         ):  # fmt: skip
             # Proposals at several places are not to agree on a mean.
-            gap = gap if len(found.components) == EACH else None
-            last = state(draws, infos, gap)._replace(notes=notes)
+            gap = last.disagreement if len(found.components) == EACH else None
+            last = last._replace(notes=notes, disagreement=gap)
             yield last
     except FloatingPointError:
         return None, draws

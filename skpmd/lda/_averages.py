@@ -5,9 +5,9 @@ from scipy.special import log_softmax, logsumexp
 
 from skpmd._base.hashing import INCREMENT, mix_bits
 from skpmd.engine.threads import each
+from skpmd.lda._beta_mixtures import Proportions
 from skpmd.lda._documents import Documents, groups_of, tokens_of
 from skpmd.lda._inference import document_elbos, topic_mass, word_moments, word_probabilities
-from skpmd.lda._proportions import Proportions
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_co
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
@@ -20,7 +20,6 @@ from skpmd.lda._documents import chosen, groups_of
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
-from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
 from skpmd.lda._topics import ASSIGNMENTS
@@ -319,13 +318,7 @@ None, default=None
         "assignment", "n_local_iter", "total_samples", "weighting",
     )  # fmt: skip
     _parameter_constraints: dict = {
-        **{
-            name: LOOP_CONSTRAINTS[name]
-            for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "checkpoint",
-                "n_jobs", "random_state", "verbose",
-            )
-        },
+        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "doc_topic_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
@@ -348,7 +341,7 @@ None, default=None
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
-    }  # fmt: skip
+    }
 
     def __init__(
         self,
@@ -529,7 +522,6 @@ None, default=None
             refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
             self._start_merge(estimators, (*names, "vocabulary"))
-            refuse_earlier([one.prior for one in estimators])
             if self.learn_priors:
                 raise ValueError(
                     "learn_priors=True finds other priors in each shard, and a merge needs one: "
@@ -558,7 +550,7 @@ None, default=None
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return posterior_of(*given, self.weighting, names, block.draws)
+        return results.posterior_of(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self):

@@ -12,7 +12,7 @@ import copy
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd._base.merging import check_total, refuse_equal_findings
+from skpmd._base.merging import check_total, refuse_copies
 from skpmd._base.records import Records
 from skpmd.engine.particles import log_weights
 from skpmd.lda._documents import total_of
@@ -28,7 +28,7 @@ _MAX_FULL_ITER = 5
 
 def merge_topics(states, n_shards):
     """The `LDAState` of all documents; its ``merged`` has reasons to warn where none is at hand."""
-    refuse_equal_findings([state.block.counts.totals for state in states])
+    refuse_copies([state.block.counts.totals for state in states])
     block, alignment = _unscaled(states[0].block), []
     for state in states[1:]:
         block, match = _added(block, _unscaled(state.block))

@@ -3,11 +3,15 @@
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
+from skpmd._export import inference_data, library, provenance, refuse_names
 from skpmd.engine.resampling import random_draws
-from skpmd.lda import _export as export
-from skpmd.lda._beta_quantiles import mixture_quantiles
+from skpmd.lda._beta_mixtures import mixture_quantiles
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
+# What exports say of themselves.
+_WEIGHT = "particle_weight"
+_ONE = "there is one particle: intervals know of no other optimum than its own"
+_MEANS = "expected probabilities under each particle, which is itself uncertain of them"
 
 
 class TopicPosterior:
@@ -252,7 +256,16 @@ class TopicPosterior:
             for each word of the others: ``topic``, ``word``, ``mean``, ``std``, ``lower`` and
             ``upper``.
         """
-        return export.summary(self, level, feature_names)
+        K, V = self.concentration.shape[1:]
+        lower, upper = self.interval(level).reshape(-1, 2).T
+        return {
+            "topic": np.repeat(np.arange(K), V),
+            "word": self._names(feature_names) * K,
+            "mean": self.mean().ravel(),
+            "std": self.std().ravel(),
+            "lower": lower,
+            "upper": upper,
+        }
 
     def to_frame(self, feature_names=None):
         """Topics as a pandas.DataFrame, with a row for each topic of each particle.
@@ -278,7 +291,14 @@ class TopicPosterior:
         ValueError
             If there are not as many names as words, or two are the same.
         """
-        return export.to_frame(self, feature_names)
+        pandas = library("pandas", "arviz")
+        m, K, V = self.concentration.shape
+        names = self._names(feature_names)
+        refuse_names(names, [_WEIGHT])
+        index = pandas.MultiIndex.from_product([range(m), range(K)], names=["particle", "topic"])
+        frame = pandas.DataFrame(self.topic_word.reshape(m * K, V), index, names)
+        frame.insert(0, _WEIGHT, np.repeat(self.weights, K))
+        return frame
 
     def to_xarray(self, feature_names=None):
         """Particles as an xarray.Dataset with named axes.
@@ -304,7 +324,13 @@ class TopicPosterior:
         ValueError
             If there are not as many names as words, or two are the same.
         """
-        return export.to_xarray(self, feature_names)
+        xarray = library("xarray", "arviz")
+        data = {
+            "topic_word": (("particle", "topic", "word"), self.topic_word),
+            "doc_topic_prior": (("particle", "topic"), self.doc_topic_prior),
+        }
+        coords = {**self._axes(feature_names), _WEIGHT: ("particle", self.weights)}
+        return xarray.Dataset(data, coords, self._attributes() | {"topic_word": _MEANS})
 
     def to_arviz(self, n_draws=1000, random_state=0, feature_names=None):
         """Draws of the topics for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
@@ -333,7 +359,26 @@ class TopicPosterior:
         ValueError
             If there are not as many names as words, or two are the same.
         """
-        return export.to_arviz(self, n_draws, random_state, feature_names)
+        n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
+        axes, dims = self._axes(feature_names), {"topic_word": ["topic", "word"]}
+        data = {"posterior": {"topic_word": self.sample(n_draws, rng)[None]}}
+        return inference_data(data, axes, dims, self._attributes())
+
+    def _names(self, feature_names):
+        """Names of the words as str: those given, or those of the fit, or numbers."""
+        names = self.feature_names if feature_names is None else feature_names
+        names = names_of("feature_names", names, self.concentration.shape[2], "words")
+        return [str(name) for name in names]
+
+    def _axes(self, feature_names):
+        """Labels of the axes; ValueError where a word has two columns."""
+        names = self._names(feature_names)
+        refuse_names(names, ())
+        return {"topic": list(range(self.concentration.shape[1])), "word": names}
+
+    def _attributes(self):
+        found = provenance(self.weighting, self.n_particles)
+        return found | {"caveat": _ONE} if self.n_particles == 1 else found
 
     def _ends(self, tails, topic, words):
         a, b, weights = self._betas(topic, words)
@@ -391,25 +436,11 @@ def _chosen(topics, K):
     return every[topics]
 
 
-def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None, draws=None):
-    """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
-
-    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, ``feature_names`` are
-    the words where they are known, and ``draws`` counts of several draws of each particle, or None.
-    """
-    m, K, V = topics.m, topics.K, topics.V
-    concentration, priors = np.empty((m, K, V), dtype=np.float32), []
-    n_draws = 0 if draws is None else len(draws.words) // m
-    several = np.empty((m, n_draws, K, V), dtype=np.float32)
-    for i in range(m):
-        eta = (topics.eta_scale[i] * topics.eta).astype(np.float32)
-        priors.append(eta.T[labels[i]])
-        words = counts.words[i] * np.float32(counts.scale)
-        words += eta
-        concentration[i] = words.T[labels[i]]
-        for r in range(n_draws):
-            several[i, r] = (draws.words[i * n_draws + r] + eta).T[labels[i]]
-    alpha = np.take_along_axis(topics.alpha, labels, axis=1)
-    several = several if n_draws else None
-    given = concentration, np.array(priors), alpha, log_weights, weighting
-    return TopicPosterior(*given, feature_names, several)
+def names_of(parameter, names, n, things):
+    """Names of n words or documents, by default their numbers."""
+    names = np.arange(n) if names is None else np.asarray(names)
+    if names.shape != (n,):
+        raise ValueError(
+            f"{parameter} has the shape {names.shape}: give one name for each of the {n} {things}."
+        )
+    return names

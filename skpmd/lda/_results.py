@@ -1,10 +1,37 @@
-"""Results of a topic model: the record of steps, the evidence, priors and words."""
+"""Results of a topic model: its posterior, the record of steps, the evidence, priors and words."""
 
 from numbers import Integral
 
 import numpy as np
 
+from skpmd._export import library
+from skpmd.lda._posterior import TopicPosterior, names_of
+
 _MAX_LEFT = 0.003  # part of a stream's counts that may be that of its start
+
+
+def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None, draws=None):
+    """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
+
+    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, ``feature_names`` are
+    the words where they are known, and ``draws`` counts of several draws of each particle, or None.
+    """
+    m, K, V = topics.m, topics.K, topics.V
+    concentration, priors = np.empty((m, K, V), dtype=np.float32), []
+    n_draws = 0 if draws is None else len(draws.words) // m
+    several = np.empty((m, n_draws, K, V), dtype=np.float32)
+    for i in range(m):
+        eta = (topics.eta_scale[i] * topics.eta).astype(np.float32)
+        priors.append(eta.T[labels[i]])
+        words = counts.words[i] * np.float32(counts.scale)
+        words += eta
+        concentration[i] = words.T[labels[i]]
+        for r in range(n_draws):
+            several[i, r] = (draws.words[i * n_draws + r] + eta).T[labels[i]]
+    alpha = np.take_along_axis(topics.alpha, labels, axis=1)
+    several = several if n_draws else None
+    given = concentration, np.array(priors), alpha, log_weights, weighting
+    return TopicPosterior(*given, feature_names, several)
 
 
 def history(records):
@@ -77,7 +104,7 @@ def _missing(name, reason):
 
 def table_of_words(posterior, n, names, level):
     """Data frame of the n most probable words of each topic; numbers if ``names`` is None."""
-    pandas = _pandas("top_words", "topic_word_ and topic_word_interval")
+    pandas = library("pandas", "arviz")
     _check_n(n)
     names = names_of("feature_names", names, posterior.concentration.shape[2], "words")
     words, values = posterior.top_words(n, level)
@@ -90,7 +117,7 @@ def table_of_documents(proportions, interval_of, n, names):
     ``proportions`` has the shape (documents, K), and ``interval_of(rows)`` returns the ends of the
     intervals for some documents, of shape (len(rows), K, 2).
     """
-    pandas = _pandas("top_documents", "transform(X, return_interval=0.9)")
+    pandas = library("pandas", "arviz")
     _check_n(n)
     names = names_of("document_names", names, len(proportions), "documents")
     rows = np.argsort(-proportions.T, axis=1, kind="stable")[:, :n]
@@ -117,26 +144,6 @@ def _columns(kind, names, value, values):
     return columns | {name: one.ravel() for name, one in ends}
 
 
-def _pandas(method, instead):
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            f"{method} needs pandas: pip install skpmd[arviz], or take {instead}."
-        ) from error
-    return pd
-
-
 def _check_n(n):
     if isinstance(n, (bool, np.bool_)) or not (isinstance(n, Integral) and n >= 1):
         raise ValueError(f"n must be an integer of at least 1, got {n!r}.")
-
-
-def names_of(parameter, names, n, things):
-    """Names of n words or documents, by default their numbers."""
-    names = np.arange(n) if names is None else np.asarray(names)
-    if names.shape != (n,):
-        raise ValueError(
-            f"{parameter} has the shape {names.shape}: give one name for each of the {n} {things}."
-        )
-    return names

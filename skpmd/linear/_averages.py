@@ -17,7 +17,7 @@ from scipy.special import log_expit, log_softmax, logsumexp
 
 from skpmd.engine.threads import each
 from skpmd.linear._kernels_single import LANES, average_sigmoids, average_softmaxes
-from skpmd.linear._posterior import own_particles
+from skpmd.linear._posterior import logits_at_nodes, moments_of_logits, own_particles
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
 # ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.
@@ -127,7 +127,7 @@ def log_averages_of_normals(posterior, X, fit_intercept):
     def fill(start):
         some = X[start : start + LANES]
         n = some.shape[0]
-        centre, scale = (one.T for one in posterior.moments(some, fit_intercept))
+        centre, scale = (one.T for one in moments_of_logits(posterior, some, fit_intercept))
         if K == 1:
             found = average_of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
         else:
@@ -136,8 +136,8 @@ def log_averages_of_normals(posterior, X, fit_intercept):
         found[:, missing] = 1.0
         found = np.log(found)
         if len(missing):
-            logits = posterior.logits(some[missing], fit_intercept).transpose(1, 0, 2)
-            found[:, missing] = _averaged_in_logs(logits, posterior.log_weights)
+            logits = logits_at_nodes(posterior, some[missing], fit_intercept)
+            found[:, missing] = _averaged_in_logs(logits.transpose(1, 0, 2), posterior.log_weights)
         out[:, start : start + n] = found
 
     by_tiles(fill, X)

@@ -7,11 +7,11 @@ import copy
 from functools import cache, partial
 
 import numpy as np
-from scipy.sparse import issparse, vstack
+from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Model
 from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
@@ -252,20 +252,6 @@ def pieces(batches, n_numbers, width=None):
         n_rows = max(1, n_numbers // (batch.X.shape[1] + 1 if width is None else width))
         for start in range(0, len(batch.weight), n_rows):
             yield batch, slice(start, start + n_rows)
-
-
-def stacked(first, second, shift=None):
-    """The rows of two batches as one; dense where one is, less the ``shift`` of sparse rows."""
-    X = first.X, second.X
-    if all(map(issparse, X)):
-        both = vstack(X, format="csr")
-    else:
-        shift = 0.0 if shift is None else shift
-        both = np.concatenate([one.toarray() - shift if issparse(one) else one for one in X])
-    others = zip(first[1:], second[1:], strict=True)
-    return Batch(
-        both, *(None if one is None else np.concatenate([one, more]) for one, more in others)
-    )
 
 
 def logits(theta, X, fit_intercept):

@@ -18,15 +18,14 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
+from skpmd._base.retained import numbers_of_rows, stacked
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
 from skpmd.engine.resampling import systematic
 from skpmd.linear._column_scale import Units, shift_of
-from skpmd.linear._design import stacked
 from skpmd.linear._make_model import LogisticParameters, coefficient_names, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
@@ -216,7 +215,7 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     if not (isinstance(prior.parameters.prior, str) and model.prior.has_gaussian):
         return None
     X = rows.X
-    n_numbers = np.diff(X.indptr) if issparse(X) else np.broadcast_to(X.shape[1], X.shape[0])
+    n_numbers = numbers_of_rows(X)
     is_much = n_numbers.sum() > _ROOM * m * d
     if is_much and posterior.log_joint is not None and degree_for(m, d) is not None:
         return None

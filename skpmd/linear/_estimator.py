@@ -16,19 +16,19 @@ from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
-    SAME_CLASSES,
     check_equal,
     check_total,
     density_names,
     inherited,
+    merge_densities,
     n_shards,
-    refuse_equal_findings,
-    refuse_forgetting,
+    refuse_copies,
     refuse_rows,
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
+from skpmd._base.retained import Retained
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
@@ -78,17 +78,15 @@ from skpmd.linear._make_model import (
 from skpmd.linear._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
-    differing_priors,
-    found_by_rows,
+    differing_units,
     merge_mean_field,
-    merge_particles,
-    models_of_shards,
     rows_held,
+    shards_of,
 )
 from skpmd.linear._normal_logits import NormalLogits, searched_normal_logits
 from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._predict import ClassPredictions
-from skpmd.linear._retained import Retained, advance_retaining, with_units_of
+from skpmd.linear._retained import advance_retaining, with_units_of
 from skpmd.linear._streaming import proposal_step
 from skpmd.posterior import Posterior
 
@@ -732,55 +730,53 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            self._start_merge_of_classes(estimators)
-            features, parameters = _check_feature_names_in(self), self._parameters()
+            self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
+            if self.class_weight == "balanced":
+                raise ValueError(
+                    "class_weight='balanced' gives rows of each shard weights of their own: fit "
+                    "all shards with a dict."
+                )
             states, n = [one._state for one in estimators], n_shards(estimators)
-            refuse_equal_findings([state.results.posterior.mean() for state in states])
-            models = models_of_shards(parameters, features, self.classes_, states)
-            axes = coordinate_variables(models[0], features, self.classes_)
-            axes["names"] = coordinate_names(models[0], features, self.classes_)
+            kinds = ["diag" if state.stream is None else "full" for state in states]
+            check_equal("covariance_type", kinds)
+            refuse_copies([state.results.posterior.mean() for state in states])
+            self.classes_ = estimators[0].classes_
+            features, K = _check_feature_names_in(self), len(self.classes_)
+            parameters, _ = in_columns(self._parameters(), features, self.classes_, False)
             task, rng = None, as_generator(self.random_state)
-            if states[0].stream is None:
-                refuse_rows(X, y, NO_WEIGHTS)
-                results = merge_mean_field(models, states, n, axes)
-                state = states[0]._replace(results=results)
+            if kinds[0] == "full":
+                given = X, y, sample_weight
+                task = self._task_of_shards(states, parameters, features, given, rng)
             else:
-                if X is None:
-                    refuse_rows(None, y, "rows weigh particles by X and y together")
-                rows = None if X is None else self._rows_of_shards(X, y, sample_weight, states)
-                power = 1.0 / self.temperature
-                held = rows_held(states, parameters, features, self.classes_, power)
-                task = self._task_of_shards(held, parameters, rows, features, rng)
-                state = self._merged_state(models, states, task, held is not None, rng, n, axes)
+                refuse_rows(X, y, NO_WEIGHTS)
+            model = linear_model(parameters, len(features), K, states[0].prior_scale)
+            axes = coordinate_variables(model, features, self.classes_)
+            axes["names"] = coordinate_names(model, features, self.classes_)
+            if kinds[0] == "diag":
+                results = merge_mean_field(model.prior, states, n, axes)
+                state = states[0]._replace(results=results)
+            elif task is not None:
+                state = self._merged_by_rows(task, states, n, axes, rng)
+            else:
+                state = self._merged_by_densities(parameters, states, n, axes, rng)
             if task is None or task.is_reduced:
-                reasons = inherited(estimators) + differing_priors(models, states, self.prior_scale)
+                reasons = inherited(estimators) + differing_units(states)
                 state.results.diagnostics["warnings"][:0] = reasons
             self._set_state(state)
         self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
         return self
 
-    def _start_merge_of_classes(self, estimators):
-        """Take over what shards have in common, columns and classes."""
-        self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
-        check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
-        refuse_forgetting(estimators)
-        if self.class_weight == "balanced":
-            raise ValueError(
-                "class_weight='balanced' gives rows of each shard weights of their own: fit all "
-                "shards with a dict."
-            )
-        self.classes_ = estimators[0].classes_
-
-    def _rows_of_shards(self, X, y, sample_weight, states):
-        """All rows that shards were fitted to."""
-        X, y = self._validated(X, y, reset=False)
-        rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-        check_total(rows.total, sum(state.stream.seen for state in states))
-        return rows
-
-    def _task_of_shards(self, held, parameters, rows, features, rng):
-        """The `_Task` of all rows, or of those that shards have held; None where there are none."""
-        if rows is None:
+    def _task_of_shards(self, states, parameters, features, given, rng):
+        """The `_Task` of all rows, or of those that shards hold; None where there are none."""
+        X, y, sample_weight = given
+        if X is not None:
+            X, y = self._validated(X, y, reset=False)
+            rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            check_total(rows.total, sum(state.stream.seen for state in states))
+        else:
+            refuse_rows(None, y, "rows are X and y together")
+            n_classes, power = len(self.classes_), 1.0 / self.temperature
+            held = rows_held(states, parameters, n_classes, power)
             if held is None:
                 return None
             (X, y, weight, *_), rest = joined(held)
@@ -790,35 +786,35 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             if rest is not None:
                 return _Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
         options = self._loop_options()
-        return self._task(parameters, options, rows, features, self.classes_, rng)
+        return self._task(self._parameters(), options, rows, features, self.classes_, rng)
 
-    def _merged_state(self, models, states, task, is_held, rng, n_merged, axes):
-        """The state of all shards, whose posterior is that of a task or of their densities."""
-        options, first, few, remedies = self._loop_options(), states[0], None, None
-        if is_held:
-            outcome, _, remedies = find_posterior(
-                task.model, task.rows, task.parameters, options, rng
-            )
-            found = found_by_rows(outcome, task.rows, task.is_reduced, n_merged)
-        else:
-            outcome, found = merge_particles(models, states, task, options, rng, n_merged)
-        if task is None:
-            outcome, prior_k = _of_prior(models[0], outcome)
-            results = results_of(
-                outcome, temperature=self.temperature, stream=True, prior_pareto_k=prior_k,
-                frame=first.units,
-                merged=density_names(n_merged), **found, **axes,
-            )  # fmt: skip
-        else:
-            shown = {**found, **axes, "frame": task.prior.units}
-            outcome, results = self._results(task, outcome, options, shown, remedies)
-            few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
-            if isinstance(self.prior, str):  # All rows may have found other scales.
-                first = first._replace(prior_scale=task.prior.scale, units=task.prior.units)
-        seen = sum(state.stream.seen for state in states)
-        return first._replace(
-            stream=stream_after(outcome, seen, rng), results=results, n_iter=results.records.n,
-            retained=None, normal_logits=few,
+    def _merged_by_rows(self, task, states, n_merged, axes, rng):
+        """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
+        options = self._loop_options()
+        outcome, _, remedies = find_posterior(task.model, task.rows, task.parameters, options, rng)
+        what = f"{outcome.notes['method']}, {len(task.rows.data.weight)} rows of {n_merged} shards"
+        what += " and a normal likelihood of their others" * task.is_reduced
+        shown = {"method": what, "n_shards": n_merged, "frame": task.prior.units, **axes}
+        outcome, results = self._results(task, outcome, options, shown, remedies)
+        few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
+        state = self._state_of_shards(states, outcome, results, rng, few)
+        return state._replace(prior_scale=task.prior.scale, units=task.prior.units)
+
+    def _merged_by_densities(self, parameters, states, n_merged, axes, rng):
+        """The state of the product of the shards' densities, under the prior of the first."""
+        shards = shards_of(parameters, states, self.n_features_in_, len(self.classes_))
+        outcome, found = merge_densities(shards, n_merged, self.n_particles, rng)
+        results = results_of(
+            outcome, temperature=self.temperature, stream=True, frame=states[0].units,
+            merged=density_names(n_merged), **found, **axes,
+        )  # fmt: skip
+        return self._state_of_shards(states, outcome, results, rng)
+
+    def _state_of_shards(self, states, outcome, results, rng, few=None):
+        stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+        return states[0]._replace(
+            stream=stream, results=results, n_iter=results.records.n, retained=None,
+            normal_logits=few,
         )  # fmt: skip
 
     @result

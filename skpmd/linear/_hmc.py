@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from skpmd._rows.rows import are_kept
+from skpmd._rows.rows import are_in_memory
 from skpmd.engine.chain_draws import moved, starts
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.sums import are_elsewhere
@@ -123,7 +123,7 @@ def _log_joint(model, batches, theta, power):
     if are_elsewhere(batches) or few:
         return target, None
     single = _InSingle(batches)
-    single = list(single) if are_kept(batches) else single
+    single = list(single) if are_in_memory(batches) else single
     exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
         harmless = np.ptp(rounded - exact) < _MAX_ROUNDING

@@ -6,7 +6,6 @@ from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import (
     as_generator,
-    check_level,
     check_n_draws,
     check_points,
     check_probabilities,
@@ -168,26 +167,6 @@ class GaussianPosterior:
         q = check_probabilities("q", q)
         return self.loc + self.scale * ndtri(q)[..., None]
 
-    def interval(self, level=0.9):
-        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Probability of each interval.
-
-        Returns
-        -------
-        ndarray of shape (d, 2)
-            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        return self.quantile(check_level(level)).T
-
     def expectation(self, f, n=1000):
         """Mean of f over n draws, which are the same in every call.
 
@@ -262,51 +241,6 @@ class GaussianPosterior:
             log_normaliser += self.frame.log_jacobian(theta)
         return -0.5 * (((theta - loc) / scale) ** 2).sum(axis=1) - log_normaliser
 
-    def logits(self, X, fit_intercept):
-        """Logits of rows under each node, shape (K, m, n).
-
-        They are correct for each row by itself. Dependence between rows is lost, because rows share
-        the nodes but not their coefficients. Use `sample` for functions of several rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n, n_features)
-            Rows, which must have been validated.
-        fit_intercept : bool
-            Whether the last coordinate of each logit is its intercept.
-
-        Returns
-        -------
-        ndarray of shape (K, m, n)
-            Logits.
-        """
-        centre, scale = self.moments(X, fit_intercept)
-        return centre.T[:, None] + scale.T[:, None] * self.nodes[:, :, None]
-
-    def moments(self, X, fit_intercept):
-        """Means and standard deviations of the logits of rows, each of shape (n, K).
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n, n_features)
-            Rows, which must have been validated.
-        fit_intercept : bool
-            Whether the last coordinate of each logit is its intercept.
-
-        Returns
-        -------
-        mean : ndarray of shape (n, K)
-            Means of the logits.
-        std : ndarray of shape (n, K)
-            Their standard deviations.
-        """
-        (loc, scale), shift = self._own, None
-        if self.frame is not None:
-            shift = self.frame.shift if issparse(X) else None
-            X = self.frame.rows(X)
-        centre, spread = logit_moments(loc, scale**2, X, fit_intercept, shift)
-        return centre, np.sqrt(spread)
-
     def to_arviz(self, n_draws=1000, random_state=0):
         """Draws of the Gaussian for ArviZ, as in `Posterior.to_arviz`.
 
@@ -339,7 +273,8 @@ class GaussianPosterior:
         )  # fmt: skip
         return draws.to_arviz(n_draws, rng)
 
-    summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
+    interval, summary, _repr_html_ = Posterior.interval, Posterior.summary, Posterior._repr_html_
+    _is_drawn = False
 
     def check(self):
         """List reasons not to trust this posterior, as `Posterior.check` does.
@@ -378,3 +313,24 @@ class GaussianPosterior:
 
     def __repr__(self):
         return f"GaussianPosterior(d={len(self.loc)}, no correlations)"
+
+
+def moments_of_logits(posterior, X, fit_intercept):
+    """Means and standard deviations (n, K) of the logits of rows under a `GaussianPosterior`."""
+    loc, scale = posterior.moments_in(posterior.frame)
+    frame, shift = posterior.frame, None
+    if frame is not None:
+        shift = frame.shift if issparse(X) else None
+        X = frame.rows(X)
+    centre, spread = logit_moments(loc, scale**2, X, fit_intercept, shift)
+    return centre, np.sqrt(spread)
+
+
+def logits_at_nodes(posterior, X, fit_intercept):
+    """Logits of rows at each node of a `GaussianPosterior`, shape (K, m, n).
+
+    They are right for each row by itself. Dependence between rows is lost, because rows share the
+    nodes but not their coefficients: draws are for functions of several rows.
+    """
+    centre, scale = moments_of_logits(posterior, X, fit_intercept)
+    return centre.T[:, None] + scale.T[:, None] * posterior.nodes[:, :, None]

@@ -18,7 +18,7 @@ from skpmd.linear._column_scale import at_zero, in_units, refuse_far, units_of
 from skpmd.linear._design import logits
 from skpmd.linear._make_model import in_columns, linear_model
 from skpmd.linear._normal_logits import labels_by_means, log_averages_by, root_of
-from skpmd.linear._posterior import GaussianPosterior, own_particles
+from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
 
 _TABLE = 1 << 20  # At most this many probabilities are held at once.
@@ -400,7 +400,7 @@ def _logit_tables(X, points, fit_intercept, n_classes, units):
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
         if by_nodes:
-            table = points.logits(X[rows], fit_intercept)
+            table = logits_at_nodes(points, X[rows], fit_intercept)
         else:
             some = X[rows] if units is None else units.rows(X[rows])
             table = logits(coefficients, some, fit_intercept).astype(np.float64, copy=False)

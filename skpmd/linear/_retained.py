@@ -10,18 +10,15 @@ then the posterior is found anew from all rows whenever there are a quarter more
 ones look unlike those that it was found from.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.streaming import advance, coefficients, kernel_step
+from skpmd._base.retained import Retained, all_so_far
+from skpmd._base.streaming import advance, kernel_step
 from skpmd._rows.rows import Rows
-from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
-from skpmd.linear._design import stacked
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.
@@ -31,16 +28,8 @@ _ENOUGH_IN_ALL = 50.0
 _MAX_Z = 4.0  # Shares and means that differ by more standard errors are not the same.
 _MAX_SHIFT = 0.25  # Of a column, in sds: there may be thousands of rows, which show any shift.
 _MORE = 0.25  # The posterior is found anew when there are so many more rows of a class.
-_MAX_NUMBERS = 1 << 21  # So many numbers are retained at most, 16 MB.
 _ROWS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-6  # Of a column that does not vary, in its own units.
-
-
-class Retained(NamedTuple):
-    """All rows of a stream so far."""
-
-    rows: Batch
-    n_fitted: int  # The posterior was found from so many of them at once, the first.
 
 
 def with_units_of(rows, units, retained):
@@ -60,7 +49,7 @@ def with_units_of(rows, units, retained):
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
-    return own, Retained(old._replace(X=own.rows(old.X)), 0)
+    return own, Retained(old._replace(X=own.rows(old.X)))
 
 
 def advance_retaining(retained, stream, model, rows, options, step, targets):
@@ -69,25 +58,25 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
     """
-    whole = _joined(retained, stream, rows, options, model.shift)
+    whole = all_so_far(retained, stream, rows, options, model.shift)
     if whole is None:
         return advance(stream, model, rows, options, step), None
     n_rows = len(whole.weight)
     if not stream.seen:
-        return advance(stream, model, rows, options, step), _small(Retained(whole, n_rows))
+        return advance(stream, model, rows, options, step), Retained(whole, n_rows).unless_much()
     retained = Retained(whole, retained.n_fitted)
-    fitted, since = (_of_classes(part, targets) for part in _before_and_since(retained))
+    fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
     weights, grown = fitted + since, since >= _MORE * fitted
     appeared = (weights[fitted == 0.0] > 0.0).any()
     changed = appeared or _differ(fitted, since) or _columns_differ(retained)
     if not (changed or grown[weights > 0.0].any()):
-        return advance(stream, model, rows, options, step), _small(retained)
+        return advance(stream, model, rows, options, step), retained.unless_much()
     enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
     enough &= weights.sum() >= _ENOUGH_IN_ALL
     if not (changed or (step is not kernel_step and options.settings.rejuvenation != "never")):
         # Particles from the prior that stay, or have come a long way, do not start there again.
         stream = advance(stream, model, rows, options, step)
-        return stream, None if enough and grown.all() else _small(retained)
+        return stream, None if enough and grown.all() else retained.unless_much()
     seen = stream.seen + rows.total
     # As if these were the first rows; the record goes on.
     first = stream._replace(
@@ -96,29 +85,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
     if enough and grown.all() and not changed:
         return first, None
-    return first, _small(Retained(whole, n_rows))
-
-
-def _joined(retained, stream, rows, options, shift):
-    """All rows so far as a `Batch`, past ones discounted; None where they are not at hand.
-
-    A second pass over the rows has seen every class.
-    """
-    new = rows.data
-    if not stream.seen:
-        return new
-    a, _ = coefficients(options, stream.seen, rows.total)
-    if retained is None or (a > 0.0 and options.total_samples is not None):
-        return None
-    rows = retained.rows
-    return stacked(rows._replace(weight=(1.0 - a) * rows.weight), new, shift)
-
-
-def _before_and_since(retained):
-    """The rows that the posterior was found from at once, and those since."""
-    n = retained.n_fitted
-    for some in (slice(n), slice(n, None)):
-        yield retained.rows.take(some)
+    return first, Retained(whole, n_rows).unless_much()
 
 
 def _of_classes(rows, targets):
@@ -139,7 +106,7 @@ def _columns_differ(retained):
     found, is_sparse = moments_of([retained.rows]), sparse.issparse(retained.rows.X)
     centre = np.zeros_like(found.mean) if is_sparse else found.mean
     units = Units(centre, found.sd, 1, not is_sparse)
-    parts = list(_before_and_since(retained))
+    parts = retained.before_and_since()
     sums = np.array([_power_sums(part, units) for part in parts])
     n, m = (part.weight.sum() for part in parts)
     moments = sums.sum(axis=0) / (n + m)
@@ -157,9 +124,3 @@ def _power_sums(rows, units):
         for k in range(4):
             total[k] += rows.weight[some] @ (z.power(k + 1) if sparse.issparse(z) else z ** (k + 1))
     return total
-
-
-def _small(retained):
-    """What is retained, unless it is too much."""
-    X = retained.rows.X
-    return retained if (X.nnz if sparse.issparse(X) else X.size) <= _MAX_NUMBERS else None

@@ -33,9 +33,18 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         assumed = more_accurate(assumed, projected, model.monitored)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
-    outcome, error_terms, assumed = _rejuvenate(
-        stream, stayed, assumed, model, batches, a, b, m, proposal, rng
-    )
+
+    def drawn(cubic, min_share):
+        target = model
+        if assumed is not None:
+            target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
+        components, shares = proposal_components(target, batches, proposal, b)
+        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
+
+    if assumed is None:
+        outcome, error_terms = drawn(None, 0.0), NO_ERROR
+    else:
+        outcome, error_terms, assumed = _rejuvenated(stream, stayed, assumed, drawn, a, m, model)
     log_prior = model.log_prior(outcome.particles.theta)
     moved = outcome.particles._replace(log_prior=log_prior)
     by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
@@ -46,7 +55,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
 
-def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng):
+def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):
     """Weighted draws from proposals for the outcome of a step, and what rejuvenations have lost.
 
     The Gaussian of the assumed-density filter takes the place of q before the step, so that
@@ -54,18 +63,10 @@ def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng)
     can be fitted, it weighs the draws, unless few of them are effective then: beyond the particles
     it was fitted to it may rise where q falls. Without one the draws are no better than the
     Gaussian, and what speaks against them stays with its own account, which comes third.
+
+    ``drawn(cubic, min_share)`` draws m times by the cubic, or by the Gaussian where it is None.
     """
     particles = stream.particles
-
-    def drawn(cubic, min_share):
-        target = model
-        if assumed is not None:
-            target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
-        components, shares = proposal_components(target, batches, proposal, b)
-        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
-
-    if assumed is None:
-        return drawn(None, 0.0), NO_ERROR, None
 
     def with_conflict(error_terms, outcome):
         return rejuvenation_error.of_conflict(

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -21,7 +21,7 @@ from skpmd.mixture._conjugate_fit import (
     history_of_conjugate,
     update_conjugate,
 )
-from skpmd.mixture._merge import check_conjugate, merge_conjugate
+from skpmd.mixture._merge import merge_conjugate
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
 from skpmd.mixture._responsibilities import refuse_missing
@@ -488,10 +488,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         with self._all_or_nothing():
             refuse_rows(X, y, "counts of components add up")
             self._start_merge(estimators, self._frozen_parameters)
-            refuse_forgetting(estimators)
-            refuse_earlier([one.prior for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
-            check_conjugate([state.strategy for state in states])
+            if any(state.strategy != "conjugate" for state in states):
+                raise ValueError(
+                    "strategy_='parameters' makes draws, which have no counts to add: set "
+                    "strategy='conjugate' for all shards."
+                )
             rng = as_generator(self.random_state)
             fit = merge_conjugate(self._parameters(), [one.fit for one in states], n, rng)
             self._set_state(conjugate_state(fit, self.weighting, states[0]))

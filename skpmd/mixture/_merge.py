@@ -6,15 +6,14 @@ the particle whose counts, its components relabelled, leave the sum the largest 
 evidence of the rows of both: that is Bayes' rule with the responsibilities as they were, and it
 prefers particles that fit their own rows as well as those that match.
 
-Where shards have gone to optima whose components do not match, such sums are of rows that have
-little in common. So the rows that shards retain are fitted too, each for as many as it stands for,
-anew and from the shards' own particles, and the best particles of all kinds stay. Where shards
-retain all rows, the fit to these is the answer.
+Where shards retain all rows, these are fitted. Else the rows that they retain, each for as many as
+it stands for, are iterated over from the sums and from the shards' own particles: where shards have
+gone to optima whose components do not match, sums are of rows that have little in common.
 """
 
 import numpy as np
 
-from skpmd._base.merging import refuse_equal_findings
+from skpmd._base.merging import refuse_copies
 from skpmd._base.records import Records
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._conjugate_fit import fit_conjugate
@@ -25,61 +24,46 @@ from skpmd.mixture._summaries import points_of
 
 # Components that match worse than this are warned of; 1 is a perfect match.
 _MIN_ALIGNMENT = 0.8
-_MAX_FULL_ITER = 10  # Iterations over retained rows from mixtures that have been fitted already.
-
-
-def check_conjugate(strategies):
-    """ValueError where a shard's particles are draws of all parameters, which no formula adds."""
-    for k, strategy in enumerate(strategies):
-        if strategy != "conjugate":
-            raise ValueError(
-                f"estimators[{k}] has strategy_={strategy!r}, whose draws have no counts to add: "
-                "set strategy='conjugate' for all shards."
-            )
+_MAX_FULL_ITER = 10  # Iterations over retained rows, from mixtures that have been fitted already.
 
 
 def merge_conjugate(parameters, fits, n_shards, rng):
     """The `ConjugateFit` of all rows, from those of shards with the same parameters.
 
-    ``rng`` is the source of randomness of a fit to all rows.
+    ``rng`` is the source of randomness of a fit to retained rows.
     """
-    refuse_equal_findings([fit.counts.components for fit in fits])
+    refuse_copies([fit.counts.components for fit in fits])
+    first, seen = fits[0], sum(fit.n_samples_seen for fit in fits)
     rows, weight = _retained_rows(fits)
-    retained = fit_conjugate(parameters, rows, weight, rng)
-    seen = sum(fit.n_samples_seen for fit in fits)
-    retained = retained._replace(n_samples_seen=seen, convergence_warnings=[])
-    known = {"n_shards": n_shards, "n_retained": retained.n_rows_fitted}
     if all(fit.reservoir.complete for fit in fits):
         method = f"fit to all rows, which {n_shards} shards retain"
-        return retained._replace(merged={"method": method, **known, "alignment": None})
-    model, parts = retained.model, [_in_columns(retained, fit) for fit in fits]
-    counts, alignment = parts[0], []
+        fit = fit_conjugate(parameters, rows, weight, rng)
+        found = {"method": method, "n_shards": n_shards, "alignment": None}
+        return fit._replace(n_samples_seen=seen, convergence_warnings=[], merged=found)
+    model, parts, alignment = first.model, [_in_columns(first, fit) for fit in fits], []
+    counts = parts[0]
     for part in parts[1:]:
         counts, match = _added(model, counts, part)
         alignment.append(match)
     method = f"sum of the counts of relabelled components of {n_shards} shards"
     if model.K > 1:  # Counts of one component are exact.
-        X = rows.scaled(retained.scaler)
-        held = f"{len(rows)} rows that {n_shards} shards retain"
-        kinds = {
-            method: counts,
-            f"fit to the {held}": retained.counts,
-            f"iterations over the {held}, from their mixtures": _iterated(
-                model, [counts, *parts], X, weight
-            ),
-        }
-        by_chance = retained.prior.n_coordinates * weight.mean()
-        counts, method = _best(model, kinds, by_chance, X, weight)
-    return retained._replace(
+        X = rows.scaled(first.scaler)
+        iterated = _iterated(model, [counts, *parts], X, weight)
+        # Those have been fitted to these rows, and have gained about a nat for each coordinate by
+        # chance, as often as a row counts.
+        by_chance = first.prior.n_coordinates * weight.mean()
+        if _score(model, iterated, X, weight) - by_chance > _score(model, counts, X, weight):
+            counts = iterated
+            method = f"iterations over the {len(rows)} rows that {n_shards} shards retain"
+    return first._replace(
         counts=counts,
         reservoir=_joined_reservoirs(fits),
+        n_samples_seen=seen,
         n_rows_fitted=sum(fit.n_rows_fitted for fit in fits),
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
-        convergence_warnings=(
-            _warnings(alignment, retained.n_rows_fitted, seen) if model.K > 1 else []
-        ),
-        merged={"method": method, **known, "alignment": alignment},
+        convergence_warnings=_warnings(alignment, len(rows), seen) if model.K > 1 else [],
+        merged={"method": method, "n_shards": n_shards, "alignment": alignment},
     )
 
 
@@ -139,41 +123,21 @@ def _sum(counts, places, other, others, order):
     )
 
 
+def _score(model, counts, X, weight):
+    """How well the best particle predicts rows."""
+    return model.e_step(model.posteriors(counts), X, weight)[1].max()
+
+
 def _iterated(model, starts, X, weight):
     """Counts of rows X after full-batch iterations from the best particles of several `Counts`."""
-    m, found, scores = len(starts[0].entropy), [], []
-    for counts in starts:
-        counts, score = model.e_step(model.posteriors(counts), X, weight)
-        found.append(counts)
-        scores.append(score)
-    counts, _ = _largest(found, np.concatenate(scores), m)
+    found = [model.e_step(model.posteriors(counts), X, weight) for counts in starts]
+    scores = np.concatenate([score for _, score in found])
+    chosen = np.argsort(-scores, kind="stable")[: len(starts[0].entropy)]
+    parts = zip(*(counts for counts, _ in found), strict=True)
+    counts = Counts(*(np.concatenate(part)[np.sort(chosen)] for part in parts))
     for _ in range(_MAX_FULL_ITER - 1):
         counts, _ = model.e_step(model.posteriors(counts), X, weight)
     return counts
-
-
-def _best(model, kinds, by_chance, X, weight):
-    """Counts of the best particles of all kinds, as many as of one, and which kind is best.
-
-    What counts is how well they predict the retained rows X, each of which stands for
-    ``weight`` rows: bounds of the evidence would hold it against sums that responsibilities are
-    those of their shards. Particles of all kinds but the first have been fitted to these rows: what
-    they have gained ``by_chance``, about a nat for each coordinate as often as a row counts, is
-    taken off.
-    """
-    found = list(kinds.values())
-    scores = [model.e_step(model.posteriors(counts), X, weight)[1] for counts in found]
-    scores[1:] = [score - by_chance for score in scores[1:]]
-    m = len(scores[0])
-    counts, best = _largest(found, np.concatenate(scores), m)
-    return counts, list(kinds)[best // m]
-
-
-def _largest(found, scores, m):
-    """The m particles with the largest scores of several `Counts`, and the place of the largest."""
-    chosen = np.sort(np.argsort(-scores, kind="stable")[:m])
-    parts = zip(*found, strict=True)
-    return Counts(*(np.concatenate(part)[chosen] for part in parts)), int(scores.argmax())
 
 
 def _warnings(alignment, n_rows, seen):

@@ -10,15 +10,8 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
-from skpmd._base.merging import (
-    SAME_CLASSES,
-    check_equal,
-    n_shards,
-    refuse_forgetting,
-    refuse_rows,
-)
+from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
@@ -359,22 +352,14 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         with self._all_or_nothing():
             refuse_rows(X, y, "the sites of its rows add up as they are")
             self._start_merge(estimators, ("jitter",))
-            refuse_forgetting(estimators)
-            check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
-            self.classes_ = estimators[0].classes_
             states, n = [one._state for one in estimators], n_shards(estimators)
-            earlier = [one._earlier_state() for one in estimators]
-            state = merged(states, earlier, _n_processes(self.classes_))
+            state = merged(estimators, _n_processes(self.classes_))
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
             state, away = with_results(self._parameters(), state), distances(states, state)
             self._set_state(described(state, method, n, away, disagreement(away)))
-        self._warn_or_interrupt("fit all rows together")
+        self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
-
-    def _earlier_state(self):
-        """The state that the fit has begun with; None where there was none."""
-        return None if self.prior is None else fitted_prior(self.prior)._state
 
     @result
     def kernel_(self):

@@ -10,16 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.merging import (
-    EXACT,
-    SAME_TARGETS,
-    check_equal,
-    n_shards,
-    refuse_forgetting,
-    refuse_rows,
-)
+from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -39,7 +31,7 @@ from skpmd.sparse_gp._merge import (
     distances,
     merged,
     monitored,
-    refuse_approximations,
+    refuse_neighbours,
 )
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
@@ -525,14 +517,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the process given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            refuse_rows(X, y, EXACT)
-            self._start_merge(estimators, ("jitter", "likelihood", "df"))
-            refuse_forgetting(estimators)
-            check_equal("n_targets", [one._n_targets for one in estimators], SAME_TARGETS)
-            refuse_approximations([one.approximation_ for one in estimators])
+            refuse_rows(X, y, "natural parameters add up, and no row could make it more exact")
+            self._start_merge(estimators, ("jitter", "likelihood", "df", "_n_targets"))
+            refuse_neighbours([one.approximation_ for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
-            state = merged(states, [one._earlier_state() for one in estimators])
-            state = with_results(state._replace(monitored=monitored(states)))
+            state = merged(estimators)._replace(monitored=monitored(states))
+            state = with_results(state)
             method = f"sum of the natural parameters of {n} shards"
             away, reasons = distances(states, state), []
             if self.likelihood == "student_t":
@@ -540,12 +530,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 reasons = disagreement(away)
             self._set_state(described(state, method, n, away, reasons))
         warn_of_open_variance(self._state)  # No shard is one by neighbours.
-        self._warn_or_interrupt("fit all rows together")
+        self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
-
-    def _earlier_state(self):
-        """The state that the fit has begun with; None where there was none."""
-        return None if self.prior is None else fitted_prior(self.prior)._state
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on some of the rows.

@@ -40,7 +40,7 @@ NARROW = mixture([[-3.0, 0.0], [4.0, 2.0]], [1.0, 0.05], normal_prior(2, 5.0))
 FAR = mixture([[0.0, 0.0], [4.0, 0.0]], [0.5, 0.3], normal_prior(2, 1.0))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("model, mean", [(NARROW, 0.5), (FAR, 2.0)], ids=["narrow", "far"])
 def test_few_particles_find_what_many_draws_of_the_prior_see(model, mean, seed):
     """The narrow mode was missed in silence by half of such fits, the far one by a quarter."""
@@ -122,6 +122,7 @@ def _square():
     return functions, (2e4, 2.0, logsumexp(value) + np.log(x[1, 0] - x[0, 0]))
 
 
+@pytest.mark.slow_but("_spike-0", "_outliers-0", "_square-0")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("make", [_hyperbola, _spike, _outliers, _square])
 def test_what_a_reader_has_found_silent_is_right_or_warned(make, seed):

@@ -57,7 +57,7 @@ def as_collection(X):
     return da.concatenate(parts)
 
 
-@pytest.mark.slow_but("custom", "logistic", "process", "mixture", "topics")
+@pytest.mark.slow_but("logistic", "process", "mixture", "topics")
 @pytest.mark.parametrize("name", CASES)
 def test_collections_have_the_posterior_of_the_array(name):
     """Sums in another order round otherwise, and what comes of it is known to 1e-10."""
@@ -96,7 +96,7 @@ def test_large_batches_go_to_the_rows_and_rows_come_for_small_ones(monkeypatch, 
     """A batch as large as a block is sent. Both find what they find of the array."""
     sampling = "replacement" if replaces else "epoch"
     for size in (8, 64, N):
-        params = {"proposal": "prior", "max_iter": 2, "reweight": False, "sampling": sampling}
+        params = {"proposal": "prior", "max_iter": 1, "reweight": False, "sampling": sampling}
         model, X = normal_mean(batch_size=size, **params), numbers(p=1)
         expected = fitted(model, X)
         with monkeypatch.context() as patch:
@@ -229,15 +229,18 @@ def test_a_fit_of_a_collection_goes_on_from_its_checkpoint(tmp_path, monkeypatch
     """To the same bits; that of other rows is refused."""
     model, X, y = logistic(proposal="prior", max_iter=3, batch_size=64)
     data = as_collection(X), as_collection(y)
-    expected, inner, calls = fitted(model, *data), DaskBlocks.total, []
+    inner, calls, stop = DaskBlocks.total, [], [None]
 
     def total(self, *args, **kwargs):
         calls.append(args)
-        if len(calls) == 25:
+        if len(calls) == stop[0]:
             raise KeyboardInterrupt
         return inner(self, *args, **kwargs)
 
     monkeypatch.setattr(DaskBlocks, "total", total)
+    expected = fitted(model, *data)
+    n = len(calls)
+    stop[0] = n + n // 2
     monkeypatch.setattr("skpmd._base.checkpoint._SECONDS", 0.0)
     monkeypatch.setattr("skpmd._base.checkpoint._TIMES", 0.0)
     model.set_params(checkpoint=tmp_path / "fit.ckpt")
@@ -246,7 +249,7 @@ def test_a_fit_of_a_collection_goes_on_from_its_checkpoint(tmp_path, monkeypatch
     with pytest.raises(ValueError, match="X has other values"):
         fitted(model, data[0] + 1.0, data[1])
     np.testing.assert_array_equal(fitted(model, *data), expected)
-    assert len(calls) < 2 * 3 * N // 64
+    assert n < len(calls) - n < 2 * n  # The first pass is not taken again.
 
 
 # ---------------------------------------------------------------------- workers
@@ -267,14 +270,6 @@ def on(cluster, model, *data):
 
     with Client(cluster), dask.config.set(scheduler=None):
         return fitted(model, *map(as_collection, data))
-
-
-@pytest.mark.slow_but("logistic")
-@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
-def test_workers_have_the_posterior_of_the_array(cluster, name):
-    model, X, y = CASES[name]()
-    expected = fitted(model, X, y)
-    np.testing.assert_allclose(on(cluster, model, X, y), expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.slow
@@ -334,6 +329,7 @@ def test_wrappers_of_dask_ml_run_unchanged():
     np.testing.assert_array_equal(found, model.coef_)
 
 
+@pytest.mark.slow
 def test_searches_run_on_the_workers(cluster):
     """And a task of a worker may itself fit a collection."""
     from distributed import Client

@@ -57,6 +57,7 @@ def check(model, mean, sd, least_ess, method="importance reweighting"):
     assert abs(model.log_evidence_) < error
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_badly_conditioned_normal(seed):
     d = 30
@@ -72,6 +73,7 @@ def test_badly_conditioned_normal(seed):
     check(model, mean, np.sqrt(axes**2 @ sds**2), 2500)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_modes_of_unequal_mass_and_width(seed):
     means = np.array([[-3.0, 0.0], [3.0, 1.0], [0.0, 4.0], [5.0, 5.0]])
@@ -94,6 +96,7 @@ def test_modes_of_unequal_mass_and_width(seed):
     assert in_last == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_curved_posterior_has_a_ridge(seed):
     """A banana, whose proposals at its mode fail: given x the rest is normal."""
@@ -106,6 +109,7 @@ def test_a_curved_posterior_has_a_ridge(seed):
     check(model, [0.0, 0.0], np.sqrt([1.0, 2.25]), 2000)
 
 
+@pytest.mark.slow_but("5")
 @pytest.mark.parametrize("d", [2, 5, 10])
 def test_a_funnel(d):
     """Neal's: x ~ N(0, e^v). Its tails are too heavy for moments: quantiles of v and x are exact.
@@ -260,6 +264,7 @@ def test_final_particles_are_the_draws_of_a_round():
     assert len(model.posterior_.particles) == 1000
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_label_switching(seed):
     """Four components without order: twenty-four equal modes in four dimensions."""
@@ -275,6 +280,7 @@ def test_label_switching(seed):
     check(model, np.zeros(4), np.sqrt(np.mean(centres**2) + 0.25), 3000)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_proposals_that_miss_modes_are_not_believed():
     """More modes than searches: the draws of the prior are what is left."""
@@ -303,6 +309,7 @@ def test_many_modes_are_found_where_weights_have_failed():
     check(model, [0.0, 0.0], [sd, sd], 2000)
 
 
+@pytest.mark.slow
 def test_two_bananas_have_a_ridge_each():
     def one(theta, centre):
         x, y = theta[:, 0] - centre, theta[:, 1]
@@ -412,6 +419,7 @@ def regression(seed):
     return X, y, np.array_split(np.arange(400), 8)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_stream_follows_the_same_proposals(seed):
     """Beside the fit on all rows, whose own error is .02 sds; the stream says what its own may be.
@@ -473,6 +481,7 @@ def test_a_failed_part_of_a_stream_leaves_it_as_it_was():
     assert model.posterior_ is before
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_stream_whose_modes_no_polynomial_follows_is_right_or_warns(seed):
     """Two means that 40 rows, some of them twice, leave in doubt until the fourth part of five.

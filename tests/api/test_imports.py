@@ -10,7 +10,7 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 
 pytestmark = needs_source
 
-SHARED = {"_base", "_rows", "posterior", "predictive", "metrics"}
+SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 SHARED |= {"_coherence", "_merge", "data"}
 # These may import everything.
@@ -30,9 +30,11 @@ MODULES = modules()
 
 
 def layer(name):
-    """engine, shared, top, or the name of a family: any other package or module of skpmd."""
+    """engine, rows, shared, top, or the name of a family: any other package or module of skpmd."""
     part = name.split(".")[1] if "." in name else name
-    return "shared" if part in SHARED else "top" if part in TOP else part
+    return {"_rows": "rows"}.get(
+        part, "shared" if part in SHARED else "top" if part in TOP else part
+    )
 
 
 def imports(module, known, inside_functions=True):
@@ -73,8 +75,9 @@ def is_of_skpmd(name):
 def may_import(importer, imported):
     """The rule, for the names of two modules of skpmd."""
     of, to = layer(importer), layer(imported)
-    allowed = {"engine": {"engine"}, "shared": {"engine", "shared"}}
-    return of == "top" or to in allowed.get(of, {"engine", "shared", of})
+    below = {"engine", "rows", "shared"}
+    allowed = {"engine": {"engine"}, "rows": {"engine", "rows"}, "shared": below}
+    return of == "top" or to in allowed.get(of, {*below, of})
 
 
 def violations(module, known):
@@ -92,7 +95,7 @@ def violations(module, known):
 def may_import_scikit_learn(name):
     family, file = layer(name), name.rpartition(".")[2]
     numerical = file.startswith(("_model", "_kernels")) or file in NUMERICAL.get(family, "").split()
-    return family != "engine" and not numerical
+    return family != "engine" and not numerical and (family != "rows" or file == "blocks")
 
 
 def graph(known):
@@ -133,8 +136,11 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
-        ("skpmd._rows.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
-        ("skpmd._rows.rows", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._base.utils", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._rows.rows", "from skpmd._base import progress", {"skpmd._base.progress"}),
+        ("skpmd._rows.table", "from sklearn.utils import check_array", {"sklearn.utils"}),
+        ("skpmd._rows.blocks", "from sklearn.utils import check_array", set()),
         ("skpmd.posterior", "import skpmd", {"skpmd"}),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),

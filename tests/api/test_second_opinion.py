@@ -28,6 +28,7 @@ def check(model, mean, sd, log_evidence=None, of_sd=0.2):
         assert model.log_evidence_ == pytest.approx(log_evidence, abs=error)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_decay_with_a_long_tail(seed):
     """y = a + b exp(-k x): given k it is a linear regression, and log k is integrated on a grid."""
@@ -56,6 +57,7 @@ def test_a_decay_with_a_long_tail(seed):
     check(model, mean, sd, logsumexp(value) + np.log(grid[1] - grid[0]))
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_errors_with_heavy_tails_and_a_second_group(seed):
     """Location and log scale of Cauchy errors, on a grid."""
@@ -77,6 +79,7 @@ def test_errors_with_heavy_tails_and_a_second_group(seed):
     check(model, mean, np.sqrt(w @ (points - mean) ** 2), logsumexp(value) + cell)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_edge_that_rows_set(seed):
     """A shifted exponential: given the shift the rate is gamma, and the shift ends at the least y.
@@ -212,6 +215,7 @@ def test_a_model_without_a_number_far_out_ends_with_the_particles_of_steps():
     assert np.isfinite(model.log_evidence_)
 
 
+@pytest.mark.slow
 def test_a_horseshoe_of_products():
     """No mixture fits it; two runs of steps are the answer, and their evidence is right.
 

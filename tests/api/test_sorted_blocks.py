@@ -10,9 +10,11 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from skpmd import BayesianLogisticRegressionPMD, GaussianMixturePMD, LDATopicModelPMD
+from skpmd import GaussianMixturePMD, LDATopicModelPMD
 from skpmd._rows.order import group_size
 from skpmd.data import Blocks
+
+pytestmark = pytest.mark.slow
 
 N, N_DOCUMENTS = 540_000, 70_000
 
@@ -31,23 +33,6 @@ def fitted(model, label, X, *y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # They are short, for speed.
         return [model().fit(in_blocks(order, X, *y)) for order in orders]
-
-
-@pytest.mark.slow
-def test_labels_of_a_logistic_regression():
-    """Its sums are those of all rows, so that their order is a matter of rounding."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((N, 2))
-    y = X @ [1.0, -0.5] + 0.3 + rng.logistic(size=N) > 0.0
-    shuffled, by_label = (
-        model.posterior_
-        for model in fitted(
-            lambda: BayesianLogisticRegressionPMD(n_particles=100, random_state=0), y, X, y
-        )
-    )
-    sd = shuffled.std()
-    np.testing.assert_allclose(by_label.mean(), shuffled.mean(), rtol=0, atol=1e-6 * sd.min())
-    np.testing.assert_allclose(by_label.std(), sd, rtol=1e-6)
 
 
 def test_components_of_a_mixture():

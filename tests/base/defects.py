@@ -118,8 +118,8 @@ DEFECTS = [
     Defect(
         "a mask of some rows counts from the first of all rows",
         "_rows/table.py",
-        "places if self._places is None else self._places[places]",
-        "places",
+        "some._places, some.shape = self._at(places), ",
+        "some._places, some.shape = places, ",
         "base/test_blocks.py",
     ),
     Defect(

@@ -91,28 +91,6 @@ def test_few_rows_become_an_array(X):
     np.testing.assert_array_equal(weight, X[:, 1] ** 2)
 
 
-def test_arrays_stay_as_they_are(X):
-    assert opened(X, None, None) == (X, None, None)
-
-
-def test_one_block_is_read_once_for_rows_in_order(few, X):
-    reads = []
-
-    class Counted:
-        def __len__(self):
-            return 10
-
-        def __getitem__(self, i):
-            reads.append(i)
-            return X[10 * i : 10 * i + 10]
-
-    table = opened(Blocks(Counted()))[0]
-    reads.clear()
-    for start in range(0, 100, 3):
-        table[start : start + 3]
-    assert reads == list(range(10))
-
-
 def test_a_table_can_be_pickled(few, X):
     table = pickle.loads(pickle.dumps(opened(Blocks([part for (part,) in parts(X)]))[0]))
     np.testing.assert_array_equal(table[10:90], X[10:90])

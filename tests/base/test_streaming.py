@@ -18,6 +18,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
+from skpmd._base import retained
 from skpmd._base.options import share_forgotten
 from skpmd._base.streaming import coefficients
 from skpmd.engine import kde, rejuvenation_error
@@ -28,7 +29,6 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, effective_sample_size
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
-from skpmd.linear import _retained
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.posterior import Posterior
@@ -549,7 +549,7 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
     There are none while the rows are retained.
     """
     if not retained:
-        monkeypatch.setattr(_retained, "_MAX_NUMBERS", 0)
+        monkeypatch.setattr(retained, "_MAX_NUMBERS", 0)
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     model = BayesianLogisticRegressionPMD(scale=None, n_particles=1000, random_state=0)
@@ -594,7 +594,7 @@ def test_a_large_error_is_warned_of():
 @pytest.fixture
 def no_memory(monkeypatch):
     """A stream whose rows are too many to be retained while its classes come one by one."""
-    monkeypatch.setattr(_retained, "_MAX_NUMBERS", 0)
+    monkeypatch.setattr(retained, "_MAX_NUMBERS", 0)
 
 
 @pytest.mark.slow

@@ -446,7 +446,7 @@ DEFECTS = [
     ),
     Defect(
         "steps from the prior are believed without another fit",
-        "engine/second_opinion.py",
+        "engine/from_values.py",
         "outcome.reasons + found",
         "outcome.reasons",
         "api/test_certificate.py",
@@ -494,17 +494,10 @@ DEFECTS = [
         "engine/test_density_product.py",
     ),
     Defect(
-        "the gradient of a product has the first shard's prior subtracted",
-        "engine/density_product.py",
-        "for density, _, of_prior in self.shards[1:]:",
-        "for density, _, of_prior in self.shards[:]:",
-        "engine/test_density_product.py",
-    ),
-    Defect(
-        "misfits of densities are looked at where the shard is, not where the product is",
-        "engine/density_product.py",
-        "return log_weights + share * towards",
-        "return log_weights",
-        "engine/test_density_product.py",
+        "a density that lacks a part of its shard's posterior is not warned of",
+        "_base/merging.py",
+        "reasons = convergence_reasons(density, outcome.particles, whose)",
+        "reasons = ()",
+        "logistic/test_merge.py",
     ),
 ]

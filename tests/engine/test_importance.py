@@ -200,9 +200,10 @@ class NormalPosterior(Model):
                 n=n, max_rounds=max_rounds, target_ess=target,
             )
         )  # fmt: skip
-        draws, _, gap = found[-1]
-        assert gap == disagreement(draws)[0] and all(one[2] is None for one in found[:-1])
-        return draws, [info.ess for _, (info,), _ in found]
+        last, draws = found[-1]
+        assert last.disagreement == disagreement(draws)[0]
+        assert all(one.disagreement is None for one, _ in found[:-1])
+        return draws, [one.infos[0].ess for one, _ in found]
 
 
 def test_weighing_finds_the_posterior():
@@ -289,8 +290,8 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
 
     rng, ends = np.random.default_rng(0), {"n": 2000, "max_rounds": 1, "target_ess": np.inf}
     own = TwoModes(), NO_ROWS, proposal_components, (0.5, 0.5), 1.0, rng
-    ((_, _, gap),) = proposal_rounds(*own, **ends)
-    assert gap > 10.0
+    ((outcome, _),) = proposal_rounds(*own, **ends)
+    assert outcome.disagreement > 10.0
 
 
 def test_a_reference_with_few_effective_draws_has_no_say():

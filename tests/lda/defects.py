@@ -131,7 +131,7 @@ DEFECTS = [
     ),
     Defect(
         "a topic that may have all words of a document is one that may have many",
-        "lda/_proportions.py",
+        "lda/_beta_mixtures.py",
         "_certain(1.0 - some), _certain(every)",
         "_certain(1.0 - some), 0.0 * every",
         "lda/test_proportions.py",

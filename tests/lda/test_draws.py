@@ -245,7 +245,3 @@ def test_the_change_of_the_last_pass_is_that_of_the_topics():
     np.testing.assert_allclose(found, change, rtol=1e-3)
     assert fit(X, max_iter=1)._state.change is None
     assert fit(X, max_iter=3, weighting="posterior")._state.change is None
-
-
-def test_a_vocabulary_of_one_word_has_nothing_to_find():
-    assert fit(np.array([[3], [2], [0]]), K=3).diagnostics_["warnings"] == []

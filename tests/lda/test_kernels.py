@@ -298,31 +298,11 @@ def test_the_guess_stands_for_a_part_of_the_words_and_is_discounted():
     np.testing.assert_allclose(counts.totals.sum(axis=1), DOCS.data.sum(), rtol=1e-5)
 
 
-def test_counts_are_widened_and_taken():
-    counts = fitted_counts(topics(3, m=3))
-    wide = counts.widened(9)
-    np.testing.assert_array_equal(wide.words[:, :6], counts.words)
-    assert wide.words.shape == (3, 9, 3) and not wide.words[:, 6:].any()
-    some = counts.select(np.array([2, 0, 2]))
-    np.testing.assert_array_equal(some.words, counts.words[[2, 0, 2]])
-    np.testing.assert_array_equal(some.totals, counts.totals[[2, 0, 2]])
-
-
 # ---------------------------------------------------------------------- evidence
 def log_rise(prior, counts):
     """A(prior + counts) - A(prior) of Dirichlet distributions along the last axis."""
     after = gammaln(prior + counts).sum(axis=-1) - gammaln((prior + counts).sum(axis=-1))
     return after - gammaln(prior).sum(axis=-1) + gammaln(prior.sum(axis=-1))
-
-
-def test_one_topic_has_its_evidence():
-    model = topics(1, eta=0.7)
-    for assignment in ASSIGNMENTS:
-        counts, _ = step(model, fitted_counts(model), DOCS, LocalUpdate(assignment, 3, 1))
-        by_word = np.bincount(DOCS.indices, DOCS.data, minlength=6)
-        np.testing.assert_allclose(counts.words[0, :, 0], by_word, rtol=1e-5)
-        exact = log_rise(np.full(6, 0.7), by_word)
-        assert model.elbo(counts)[0] == pytest.approx(exact, rel=1e-5)
 
 
 def test_elbo_is_its_formula():

@@ -183,7 +183,7 @@ def test_priors_are_recovered_from_either_side(case, given):
     assert abs(np.log(model.topic_word_prior_ / eta)) < np.log(1.7)
 
 
-def test_shapes_of_the_given_priors_are_kept():
+def test_shapes_of_the_given_priors_are_in_memory():
     X, *_ = corpus(600, 80, 3, 30, 0.2, 0.1)
     alpha = np.array([0.1, 0.2, 0.4])
     eta = np.exp(np.random.default_rng(0).normal(size=(3, 80), scale=0.5))

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from skpmd import LDATopicModelPMD
 from skpmd.lda._averages import completion_split
 from skpmd.lda._documents import Documents
-from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
+from skpmd.lda._inference import document_elbos, topic_mass
 from skpmd.lda._topics import Counts, Topics, log_normaliser
 
 
@@ -93,31 +93,6 @@ def test_elbos_are_below_the_enumerated_probability_and_near_it(K, rows):
     assert max(gaps) < 0.4 and np.mean(gaps) < 0.2
 
 
-def test_an_elbo_is_near_the_probability_where_topics_share_no_words():
-    words = np.zeros((1, 6, 2), dtype=np.float32)
-    words[0, :3, 0] = words[0, 3:, 1] = 1e6
-    model = Topics(np.full((1, 2), 0.7), np.full((1, 2), 1e-3), np.ones(1), 6)
-    counts = Counts(words, words.sum(axis=1, dtype=np.float64), np.zeros(1), 1.0)
-    tokens = np.array([0, 0, 1, 2, 4])
-    X = sp.csr_matrix(np.bincount(tokens, minlength=6)[None].astype(np.float32))
-    phi = model.word_probabilities(counts, 0).astype(np.float64)
-    expected = exact(phi, model.alpha[0], tokens)
-    np.testing.assert_allclose(document_elbos(model, counts, 0, of(X)), expected, atol=1e-4)
-
-
-def test_one_topic_is_exact():
-    model, counts = particles(m=1, K=1)
-    X = documents()
-    log_phi = np.log(model.word_probabilities(counts, 0)[:, 0].astype(np.float64))
-    np.testing.assert_allclose(document_elbos(model, counts, 0, of(X)), X @ log_phi, rtol=1e-6)
-    estimator = estimator_of(model, counts, [1.0])
-    np.testing.assert_allclose(estimator.score_samples(X), X @ log_phi, rtol=1e-6)
-    np.testing.assert_array_equal(estimator.transform(X), np.ones((X.shape[0], 1)))
-    held_out = completion_split(X)[1]
-    expected = np.exp(-(held_out @ log_phi).sum() / held_out.sum())
-    np.testing.assert_allclose(estimator.perplexity(X, method="completion"), expected, rtol=1e-6)
-
-
 def slow(phi, alpha, counts, weigh, iterations, mass=None):
     """Pseudo-counts of one document after many iterations, in double precision."""
     mass = alpha + counts.sum() / len(alpha) if mass is None else mass
@@ -192,16 +167,6 @@ def test_iterations_end_as_set():
     assert (np.diff(value) > 0.0).all()
 
 
-def test_word_probabilities_are_those_of_the_proportions():
-    model, counts = particles(m=2, K=17)
-    X = documents()
-    proportions = np.random.default_rng(0).dirichlet(np.ones(17), X.shape[0])
-    phi = model.word_probabilities(counts, 1)
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    found = word_probabilities(model, counts, 1, of(X), proportions)
-    np.testing.assert_allclose(found, (proportions[row] * phi[X.indices]).sum(axis=1), rtol=1e-6)
-
-
 # ---------------------------------------------------------------------- averages
 def test_predictions_are_averages_over_particles():
     model, counts = particles(m=3, K=4, V=11)
@@ -251,18 +216,6 @@ def test_a_particle_without_weight_says_nothing():
     np.testing.assert_allclose(np.sort(found, axis=1), np.sort(expected, axis=1), rtol=1e-6)
 
 
-def test_topic_proportions_are_recovered():
-    rng = np.random.default_rng(0)
-    topics, proportions = rng.dirichlet(np.full(60, 0.05), 3), rng.dirichlet(np.full(3, 0.5), 200)
-    X = np.array([rng.multinomial(400, one @ topics) for one in proportions])
-    estimator = LDATopicModelPMD(
-        3, doc_topic_prior=0.5, n_particles=2, max_iter=30, random_state=0
-    ).fit(X)
-    order = np.argmax(np.sqrt(topics) @ np.sqrt(estimator.topic_word_).T, axis=1)
-    assert sorted(order) == [0, 1, 2]
-    assert np.abs(estimator.transform(X)[:, order] - proportions).max(axis=1).mean() < 0.03
-
-
 # ---------------------------------------------------------------------- rows, threads, forms
 @pytest.mark.slow_for("transform")
 @pytest.mark.parametrize("method", ["transform", "score_samples"])
@@ -278,17 +231,6 @@ def test_each_document_is_answered_by_itself(lda, corpus, method):
     np.testing.assert_array_equal(getattr(threads.fit(corpus), method)(X), together)
 
 
-def test_forms_of_counts_are_all_one(lda, corpus):
-    expected = lda.transform(corpus), lda.score_samples(corpus)
-    perplexity = lda.perplexity(corpus, "completion")
-    for form in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, np.asfortranarray):
-        for dtype in (np.float64, np.int64):
-            X = form(corpus.astype(dtype))
-            np.testing.assert_array_equal(lda.transform(X), expected[0])
-            np.testing.assert_array_equal(lda.score_samples(X), expected[1])
-            assert lda.perplexity(X, "completion") == perplexity
-
-
 def test_shape_and_dtype(lda, corpus):
     proportions = lda.transform(corpus)
     assert proportions.shape == (150, 4) and proportions.dtype == np.float64
@@ -301,28 +243,6 @@ def test_shape_and_dtype(lda, corpus):
     assert lda.transform(np.zeros((2, 40))).shape == (2, 4)
 
 
-def test_a_document_without_words_has_the_priors_proportions(lda, corpus):
-    np.testing.assert_allclose(lda.transform(corpus[[5]])[0], 0.25, rtol=1e-12)
-    np.testing.assert_allclose(lda.transform(corpus[[5]], normalize=False)[0], 0.3, rtol=1e-12)
-    assert lda.score_samples(corpus[[5]])[0] == 0.0
-
-
-def test_fit_transform_is_fit_and_transform(lda, corpus):
-    for normalize in (True, False):
-        again = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0)
-        found = again.fit_transform(corpus, normalize=normalize)
-        np.testing.assert_array_equal(found, lda.transform(corpus, normalize=normalize))
-
-
-def test_output_can_be_a_data_frame(corpus):
-    pytest.importorskip("pandas")
-    estimator = LDATopicModelPMD(2, n_particles=1, random_state=0).set_output(transform="pandas")
-    frame = estimator.fit_transform(corpus[:20])
-    assert list(frame.columns) == ["ldatopicmodelpmd0", "ldatopicmodelpmd1"]
-    np.testing.assert_array_equal(frame, estimator.predict_proba(corpus[:20]))
-    assert isinstance(estimator.predict_proba(corpus[:20]), np.ndarray)
-
-
 # ---------------------------------------------------------------------- perplexity
 def test_perplexity_by_the_bound(lda, corpus):
     score = lda.score(corpus)
@@ -330,12 +250,6 @@ def test_perplexity_by_the_bound(lda, corpus):
     assert lda.perplexity(corpus) == np.exp(-score / corpus.sum())
     # The bound is above the perplexity.
     assert 10.0 < lda.perplexity(corpus, "completion") < lda.perplexity(corpus) < 40.0
-
-
-def test_the_bound_of_a_fit_is_its_perplexity(corpus):
-    own = {"evaluate_every": 2, "max_iter": 4, "perp_tol": 0.0, "n_particles": 2, "n_jobs": 2}
-    estimator = LDATopicModelPMD(4, random_state=0, **own).fit(corpus)
-    assert estimator.bound_ == estimator.perplexity(corpus)
 
 
 # ---------------------------------------------------------------------- errors

@@ -1,7 +1,5 @@
 """Uncertainty of topic proportions: against exact posteriors; and tables of documents."""
 
-import sys
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,9 +7,9 @@ from scipy.special import betainc, betaincinv, gammaln, log_expit, softmax
 from scipy.stats import beta
 
 from skpmd import LDATopicModelPMD
+from skpmd.lda._beta_mixtures import Proportions
 from skpmd.lda._documents import Documents
 from skpmd.lda._inference import topic_mass, word_moments
-from skpmd.lda._proportions import Proportions
 from skpmd.lda._topics import Counts, Topics
 
 
@@ -275,13 +273,6 @@ def test_bad_requests_are_refused():
             lda.transform(X, return_interval=level)
 
 
-def test_output_in_a_data_frame_has_intervals_beside_it():
-    pandas = pytest.importorskip("pandas")
-    X = corpus(0.3, 0.3)
-    mean, ends = fit(X).set_output(transform="pandas").transform(X, return_interval=0.9)
-    assert isinstance(mean, pandas.DataFrame) and ends.shape == (40, 2, 2)
-
-
 # ---------------------------------------------------------------------- tables of documents
 def test_top_documents_have_the_largest_proportions():
     pytest.importorskip("pandas")
@@ -302,7 +293,7 @@ def test_top_documents_have_the_largest_proportions():
     assert len(lda.top_documents(X[:2], 10)) == 3 * 2
 
 
-def test_top_documents_say_what_is_wrong(monkeypatch):
+def test_top_documents_say_what_is_wrong():
     X = corpus(0.3, 0.3)
     lda = fit(X)
     for n in (0, 2.5, True):
@@ -312,14 +303,3 @@ def test_top_documents_say_what_is_wrong(monkeypatch):
         lda.top_documents(X, level=90)
     with pytest.raises(ValueError, match="one name for each of the 40 documents"):
         lda.top_documents(X, document_names=["a"])
-
-    class WithoutPandas:  # scikit-learn 1.6 looks for it among modules, and None is no module.
-        @staticmethod
-        def find_spec(name, *_):
-            if name == "pandas":
-                raise ModuleNotFoundError(name)
-
-    monkeypatch.delitem(sys.modules, "pandas")
-    monkeypatch.setattr(sys, "meta_path", [WithoutPandas, *sys.meta_path])
-    with pytest.raises(ImportError, match=r"top_documents .* skpmd\[arviz\]"):
-        lda.top_documents(X)

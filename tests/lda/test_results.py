@@ -1,7 +1,6 @@
 """Results of a topic model: relabelling, intervals, words, evidence."""
 
 import pickle
-import sys
 from itertools import permutations
 
 import numpy as np
@@ -10,9 +9,10 @@ from scipy.special import betainc, betaincinv, gammaln
 from scipy.stats import kstest
 
 from skpmd import LDATopicModelPMD
-from skpmd.lda._beta_quantiles import mixture_quantiles
-from skpmd.lda._posterior import TopicPosterior, posterior_of
+from skpmd.lda._beta_mixtures import mixture_quantiles
+from skpmd.lda._posterior import TopicPosterior
 from skpmd.lda._relabel import arrangement, relabelling
+from skpmd.lda._results import posterior_of
 from skpmd.lda._topics import Counts, Topics
 
 
@@ -173,18 +173,6 @@ def test_a_single_particle_and_a_single_topic():
     assert relabelling(model, counts, equal(3)).tolist() == [[0]] * 3
 
 
-def test_topics_keep_their_places_in_a_stream(corpus):
-    stream = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=4, random_state=0)
-    before = None
-    for batch in np.array_split(np.tile(corpus, (5, 1)), 10):
-        now = stream.partial_fit(batch).topic_word_
-        if before is not None:
-            affinity = np.sqrt(before) @ np.sqrt(now).T
-            last = affinity.argmax(axis=1)
-        before = now
-    assert last.tolist() == [0, 1, 2, 3]
-
-
 # ---------------------------------------------------------------------- intervals
 @pytest.mark.parametrize("q", [0.005, 0.05, 0.3, 0.5, 0.7, 0.95, 0.995])
 def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
@@ -321,29 +309,7 @@ def test_top_words_are_the_most_probable(lda):
     assert len(lda.top_words(100)) == 4 * 40  # no more words than there are
 
 
-def test_top_words_go_by_the_names_of_columns(corpus):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(corpus, columns=[f"w{j}" for j in range(40)])
-    estimator = LDATopicModelPMD(2, n_particles=1, random_state=0).fit(frame)
-    assert estimator.top_words(1)["word"].str.startswith("w").all()
-
-
-def test_top_words_without_pandas(lda, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"top_words .* pip install skpmd\[arviz\]"):
-        lda.top_words()
-
-
 # ---------------------------------------------------------------------- evidence
-def test_evidence_of_one_topic_is_that_of_a_dirichlet_multinomial(corpus):
-    estimator = LDATopicModelPMD(
-        1, topic_word_prior=0.2, n_particles=2, max_full_iter=1, random_state=0
-    ).fit(corpus)
-    words = corpus.sum(axis=0)
-    expected = (gammaln(0.2 + words) - gammaln(0.2)).sum()
-    expected += gammaln(40 * 0.2) - gammaln(40 * 0.2 + words.sum())
-    np.testing.assert_allclose(estimator.log_evidence_, expected, rtol=1e-6)
-    np.testing.assert_allclose(estimator.components_[0], words + 0.2, rtol=1e-5)
 
 
 def test_evidence_says_why_it_is_not_there(lda, corpus):
@@ -392,14 +358,3 @@ def test_errors_name_what_to_do(lda):
         lda.top_words(feature_names=["a", "b"])
     with pytest.raises(IndexError):
         lda.topic_word_interval(topics=[4])
-
-
-def test_nothing_is_there_before_a_fit():
-    estimator = LDATopicModelPMD()
-    for name in ("components_", "topic_word_", "posterior_", "history_", "log_evidence_"):
-        assert not hasattr(estimator, name)
-        with pytest.raises(AttributeError, match="after fit"):
-            getattr(estimator, name)
-    for method in (estimator.topic_word_interval, estimator.top_words):
-        with pytest.raises(AttributeError, match="after fit"):
-            method()

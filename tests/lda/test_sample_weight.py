@@ -123,16 +123,6 @@ def test_scores_count_documents_by_their_weights():
     np.testing.assert_array_equal(one, model().fit(X, sample_weight=W).transform(X))
 
 
-def test_scikit_learn_hands_weights_on():
-    from sklearn import config_context
-    from sklearn.model_selection import GridSearchCV
-
-    with config_context(enable_metadata_routing=True):
-        lda = model().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        search = GridSearchCV(lda, {"n_components": [1, 3]}, cv=3).fit(X, sample_weight=W)
-    assert search.best_params_ == {"n_components": 3}
-
-
 @pytest.mark.parametrize(
     "weight, message",
     [

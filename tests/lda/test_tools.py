@@ -19,28 +19,6 @@ def fitted():
     return LDATopicModelPMD(2, max_iter=10, random_state=0).fit(X), X, vectorizer, texts
 
 
-def top_words(lda, vectorizer, n=5):
-    table = lda.top_words(n, vectorizer.get_feature_names_out())
-    return [list(words) for _, words in table.groupby("topic")["word"]]
-
-
-def test_coherence_and_diversity(fitted):
-    coherencemodel = pytest.importorskip("gensim.models.coherencemodel")
-    from gensim.corpora import Dictionary
-
-    lda, _, vectorizer, texts = fitted
-    topics = top_words(lda, vectorizer)
-    assert len({word for topic in topics for word in topic}) == 10  # all of them different
-    own = {"texts": texts, "dictionary": Dictionary(texts), "processes": 1}
-    mixed = [WEATHER[:3] + FOOD[:2], FOOD[:3] + WEATHER[:2]]
-    for measure in ("c_npmi", "u_mass", "c_v"):
-        found, other = (
-            coherencemodel.CoherenceModel(topics=one, coherence=measure, **own).get_coherence()
-            for one in (topics, mixed)
-        )
-        assert found > other
-
-
 def test_pyldavis_takes_the_model(fitted):
     lda_model = pytest.importorskip("pyLDAvis.lda_model")
     prepared = lda_model.prepare(*fitted[:3], n_jobs=1)

@@ -179,22 +179,6 @@ def test_units_map_coefficients_there_and_back(fit_intercept):
     assert reordered.n_rows == 1
 
 
-@pytest.mark.slow
-def test_a_stream_in_everyday_units_is_one_after_a_scaler_of_its_first_rows():
-    X, y = everyday(n=600)
-    scaler = StandardScaler().fit(X[:150])
-    known = BayesianLogisticRegressionPMD(scale=None, random_state=0)
-    found = BayesianLogisticRegressionPMD(random_state=0)
-    for part in np.split(np.arange(600), 4):
-        known.partial_fit(scaler.transform(X[part]), y[part], classes=[0, 1])
-        found.partial_fit(X[part], y[part], classes=[0, 1])
-    sds = (found.coef_ * scaler.scale_ - known.coef_) / known.coef_std_
-    assert np.abs(sds).max() < 1e-6
-    np.testing.assert_allclose(
-        found.predict_proba(X), known.predict_proba(scaler.transform(X)), atol=1e-6
-    )
-
-
 def test_dense_rows_after_sparse_ones_are_the_same_stream():
     X, y = everyday(n=300)
     found = []
@@ -305,15 +289,6 @@ def test_columns_that_do_not_vary_have_their_prior():
     known = BayesianLogisticRegressionPMD(random_state=0).fit(X[:, :2], y)
     assert model.coef_std_[0, 2] == pytest.approx(1.0, rel=0.05)
     np.testing.assert_allclose(model.predict_proba(X), known.predict_proba(X[:, :2]), atol=0.01)
-
-
-def test_rows_of_weight_two_are_two_rows():
-    X, y = everyday(n=100)
-    weight = 1.0 + (np.arange(100) % 3 == 0)
-    twice = np.repeat(np.arange(100), weight.astype(int))
-    found = BayesianLogisticRegressionPMD(random_state=0).fit(X, y, sample_weight=weight)
-    known = BayesianLogisticRegressionPMD(random_state=0).fit(X[twice], y[twice])
-    assert np.abs((found.coef_ - known.coef_) / known.coef_std_).max() < 1e-6
 
 
 def test_a_rare_column_is_allowed_no_more_than_three_without_correlations():

@@ -112,27 +112,6 @@ def test_weights_and_temperatures():
         _ = third.log_evidence_
 
 
-@pytest.mark.slow
-def test_a_chain_of_small_parts_of_few_coefficients():
-    """The densities of the parts lose more than half a standard deviation; rows lose nothing.
-
-    The rows of this table are not in random order: the first thirty are nearly all malignant.
-    """
-    X, y = load_breast_cancer(return_X_y=True)
-    X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
-    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
-    parts = np.split(np.arange(len(y)), [30, 60, 100, 200, 400])
-    chain = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[parts[0]], y[parts[0]])
-    without, total = pickle.loads(pickle.dumps(chain)), chain.log_evidence_
-    for part in parts[1:]:
-        chain = after(chain, X[part], y[part])
-        total += chain.log_evidence_
-        without.posterior_.rows = None
-        without = after(without, X[part], y[part])
-    assert gap(chain, whole) < 1e-6 and gap(without, whole) > 0.5
-    assert total == pytest.approx(whole.log_evidence_, abs=1e-6)
-
-
 def test_sparse_rows_and_rows_of_the_user():
     X, y = rows_of()
     h, given = 300, X[:300].copy()

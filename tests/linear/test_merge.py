@@ -1,7 +1,6 @@
 """Merges of logistic regressions: by densities, by rows that posteriors hold, by all rows."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -60,22 +59,13 @@ def test_the_product_of_densities_is_the_posterior_of_all_rows(logistic):
     np.testing.assert_allclose(merged.predict_proba(X), whole.predict_proba(X), atol=0.01)
 
 
-@pytest.mark.slow
-def test_all_rows_weigh_the_particles(logistic):
+def test_all_rows_are_fitted_in_arrays_or_blocks(logistic):
     X, y, shards, whole = logistic
-    merged = skpmd.merge(shards, X, y)
-    assert gap(merged, whole) < 0.03
-    assert merged.posterior_.pareto_k < 0.5
-    # Both have standard errors of .01 or so.
-    assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.05)
-
-
-@pytest.mark.slow
-def test_blocks_weigh_as_arrays_do(logistic):
-    X, y, shards, _ = logistic
     blocks = Blocks([(X[:100], y[:100]), (X[100:], y[100:])])
-    merged, whole = skpmd.merge(shards, blocks), skpmd.merge(shards, X, y)
-    np.testing.assert_allclose(merged.coef_, whole.coef_, rtol=0.0, atol=1e-10)
+    for rows in ((X, y), (blocks,)):
+        merged = skpmd.merge(shards, *rows)
+        np.testing.assert_allclose(merged.coef_, whole.coef_, rtol=0.0, atol=1e-10)
+        assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-8)
 
 
 @pytest.mark.slow
@@ -131,10 +121,9 @@ def test_shards_that_contradict_each_other_are_warned_of_and_rows_help():
     y = (rng.random(1000) < 1.0 / (1.0 + np.exp(-(X * slope).sum(axis=1)))).astype(int)
     shards = [fitted(X[:500], y[:500]), fitted(X[500:], y[500:], 1)]
     assert gap(skpmd.merge(shards), fitted(X, y)) < 1e-6
-    with pytest.warns(ConvergenceWarning, match="the shards disagree"):
+    with pytest.warns(ConvergenceWarning, match="where its density is hardly known"):
         skpmd.merge(without_rows(shards))
-    merged = skpmd.merge(shards, X, y)
-    assert gap(merged, fitted(X, y)) < 0.05
+    assert gap(skpmd.merge(shards, X, y), fitted(X, y)) < 1e-6
 
 
 def streams_of_one_class(X, y, **parameters):
@@ -160,7 +149,7 @@ def test_shards_of_one_class_are_warned_of_and_rows_help():
     shards = streams_of_one_class(X, y)
     for shard in shards:  # As after so many rows that they are not retained.
         shard._state = shard._state._replace(retained=None)
-    with pytest.warns(ConvergenceWarning, match="to first order|disagree|misses a tail"):
+    with pytest.warns(ConvergenceWarning, match="where its density is hardly known|misses a tail"):
         skpmd.merge(shards)
     assert gap(skpmd.merge(shards, X, y), fitted(X, y)) < 0.1
 
@@ -214,25 +203,13 @@ def test_rows_that_posteriors_do_not_hold_are_a_normal_likelihood():
 
 
 @pytest.mark.slow
-def test_posteriors_without_their_rows_are_densities_and_warned_of(wide):
-    _, _, shards, whole = wide
-    shards = [pickle.loads(pickle.dumps(one)) for one in shards]
-    shards[1].posterior_.rows = None
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        merged = skpmd.merge(shards)
-    assert "densities of 3 shards" in merged.diagnostics_["method"]
-    assert gap(merged, whole) < 0.3 or found
-
-
-@pytest.mark.slow
 def test_scales_of_the_prior_are_those_of_all_rows_or_warned_of():
     X, y = logistic_rows()
     inner = np.abs(X[:, 0]) < 0.4  # Their column varies less than that of others.
     given = {"scale": "auto", "prior_scale": 0.5}
     shards = [fitted(X[some], y[some], k, **given) for k, some in enumerate((inner, ~inner))]
     assert gap(skpmd.merge(shards), fitted(X, y, **given)) < 1e-6
-    with pytest.warns(ConvergenceWarning, match="found by themselves are up to .* times apart"):
+    with pytest.warns(ConvergenceWarning, match="scales of columns that other shards"):
         skpmd.merge(without_rows(shards))
     assert gap(skpmd.merge(shards, X, y), fitted(X, y, **given)) < 0.05
 

@@ -73,7 +73,7 @@ def test_halves_that_contradict_each_other():
     z = (model.fit(X[300:], y[300:]).coef_ - whole.coef_) / whole.coef_std_
     assert np.abs(z).max() < 0.1
     first.log_joint, first._fitted = None, {}
-    with pytest.warns(ConvergenceWarning, match="of the posterior is where the earlier one"):
+    with pytest.warns(ConvergenceWarning, match="of the posterior is where the earlier posterior"):
         model.fit(X[300:], y[300:])
 
 

@@ -9,11 +9,10 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.threads import threads
-from skpmd.linear import _averages, _normal_logits
+from skpmd.linear import _averages
 from skpmd.linear._averages import log_averages, points_of
 from skpmd.linear._design import normal_nodes
 from skpmd.linear._normal_logits import (
-    fitting_normal_logits,
     log_averages_by,
     log_averages_of_normal_logits,
     normal_logits_of,
@@ -269,24 +268,6 @@ def test_rows_that_few_were_not_held_against_are_averaged_over_all(fitted):
     np.testing.assert_array_equal(few.predict_proba(far), exact.predict_proba(far))
 
 
-def test_a_posterior_that_few_do_not_represent_has_all():
-    """Six rows for each coefficient, all classes apart: a logit varies by tens."""
-    X, y = problem(2, n=120, p=20)
-    y = (X[:, 0] > 0).astype(int)
-    model = BayesianLogisticRegressionPMD(prior_scale=10.0, random_state=0).fit(X, y)
-    assert model._state.normal_logits is None and model.diagnostics_["prediction_error"] == 0.0
-
-
-def test_what_few_rows_say_is_not_enough(monkeypatch):
-    theta, weights = coefficients(1, 5, spread=0.1)
-    points, X = points_of(theta, weights), np.random.default_rng(8).standard_normal((99, 4))
-    assert fitting_normal_logits(points, X, True, 1e-2) is None
-    monkeypatch.setattr(_normal_logits, "_FEWEST_ROWS", 99)
-    few = fitting_normal_logits(points, X, True, 1e-2)
-    assert few is not None and few.error <= 0.9e-2
-    assert np.abs(np.exp(log_averages_by(few, points, X, True))).max() <= 1.0
-
-
 def test_a_stream_measures_its_error_anew():
     X, y = problem(2, n=900)
     model = BayesianLogisticRegressionPMD(random_state=0)
@@ -299,17 +280,6 @@ def test_a_stream_measures_its_error_anew():
     exact = posterior.weights @ expit(logits)
     assert np.abs(model.predict_proba(X)[:, 1] - exact).max() <= 1e-3
     assert len(set(errors)) == 3
-
-
-def test_intervals_of_two_classes_mirror_each_other(fitted):
-    few, _ = fitted
-    X = np.random.default_rng(9).standard_normal((40, 6))
-    ends = few.predict_proba_interval(X, level=0.8)
-    if len(few.classes_) == 2:
-        np.testing.assert_allclose(ends[:, 0], 1.0 - ends[:, 1, ::-1], rtol=1e-12)
-    assert (ends[..., 0] < ends[..., 1]).all()
-    proba = few.predict_proba(X)
-    assert ((ends[..., 0] < proba) & (proba < ends[..., 1])).mean() > 0.95
 
 
 @pytest.mark.parametrize("value", [-1e-3, "exact", np.inf])

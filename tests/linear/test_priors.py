@@ -100,37 +100,12 @@ def test_the_gradient_equals_finite_differences(kind):
     np.testing.assert_allclose(found, difference(prior.log_density, theta), rtol=1e-6, atol=1e-7)
 
 
-@KIND
-def test_coefficients_are_the_coordinates_themselves(kind):
-    # Not copies: the likelihood of many particles must not pay for priors that need none of this.
-    prior, theta = make(kind)[0], particles()
-    assert prior.coefficients(theta) is theta
-    assert prior.pull_back(None, theta) is theta
-
-
 # ----------------------------------------------------------------------------- expectations
-@pytest.mark.slow_for(
-    "0.05-0.02-cauchy",
-    "0.05-6.0-cauchy",
-    "0.05-6.0-laplace",
-    "0.05-6.0-student",
-    "1.0--0.7-cauchy",
-    "1.0-0.0-cauchy",
-    "1.0-0.02-cauchy",
-    "1.0-0.02-student",
-    "1.0-6.0-cauchy",
-    "9.0--0.7-cauchy",
-    "9.0--0.7-student",
-    "9.0-0.0-cauchy",
-    "9.0-0.0-student",
-    "9.0-0.02-cauchy",
-    "9.0-0.02-student",
-    "9.0-6.0-cauchy",
-    "9.0-6.0-student",
-)
+@pytest.mark.slow_for("1.0-6.0-cauchy", "9.0-0.0-cauchy", "9.0-0.0-student")
 @KIND
-@pytest.mark.parametrize("mean", [0.0, 0.02, -0.7, 6.0])
-@pytest.mark.parametrize("sd", [0.05, 1.0, 9.0])
+@pytest.mark.parametrize(
+    "sd, mean", [(0.05, 0.02), (0.05, -0.7), (1.0, 0.0), (1.0, 6.0), (9.0, 0.0)]
+)
 def test_expectations_equal_quadrature(kind, mean, sd):
     # By Stein's identity E[-(log p)''] = -E[(theta - mean) (log p)'] / sd^2, kink included, and the
     # third derivative with the second Hermite polynomial. Adaptive quadrature errs by 1e-9 or so

@@ -262,7 +262,7 @@ def test_bad_parameters_are_named():
         mixture().fit(X, sample_weight=np.zeros(50))
 
 
-def test_given_priors_are_kept():
+def test_given_priors_are_in_memory():
     X, _ = blobs()
     prior = {
         "mean_prior": np.array([1.0, -1.0]), "mean_precision_prior": 2.0,

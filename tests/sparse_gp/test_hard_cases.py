@@ -83,7 +83,7 @@ def test_a_kernel_is_learnt_anew_whatever_becomes_of_the_past(params):
     assert 0.85 < np.mean((low < y) & (y < high)) < 0.95  # 3.3 standard errors of a share of 400
 
 
-def test_forgotten_rows_that_are_kept_count_less():
+def test_forgotten_rows_that_are_in_memory_count_less():
     X, y = wave(30)
     params = {"optimizer": None, "normalize_y": False, "inducing_init": X[::3]}
     gp = SparseGPRegressorPMD(WAVE, forgetting=0.1, **params)
