@@ -19,7 +19,7 @@ _MODULES = (
     *(f"skpmd.{name}" for name in (
         "_base.records", "_base.results", "_base.retained", "_base.streaming", "_export",
         "_from_jax", "custom", "decision", "engine", "lda", "linear", "metrics", "mixture",
-        "posterior", "sparse_gp", "streams",
+        "posterior", "proposals", "sparse_gp", "streams",
     )),
     # What searches, calibrated classifiers and Gaussian processes of scikit-learn hold, and skops
     # does not trust by itself.

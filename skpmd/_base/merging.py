@@ -5,9 +5,9 @@ from sklearn.base import BaseEstimator
 
 from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.progress import bar_of_rounds
-from skpmd.engine.density_product import DensityProduct, merged_states
-from skpmd.engine.fitted_density import share_beyond
 from skpmd.engine.loop import drive
+from skpmd.proposals.density_product import DensityProduct, merged_states
+from skpmd.proposals.fitted_density import share_beyond
 
 # What to do about a merged posterior that is not to be trusted.
 MERGED = "give X and y of all rows to merge, or fit all rows together"
@@ -118,7 +118,7 @@ def merge_densities(shards, n_merged, n, rng, support=None, rows=None):
     Parameters
     ----------
     shards : list of Shard
-        See `skpmd.engine.density_product`.
+        See `skpmd.proposals.density_product`.
     n_merged : int
         How many shards they are of: more than there are densities where some were merged before.
     n : int
@@ -128,7 +128,7 @@ def merge_densities(shards, n_merged, n, rng, support=None, rows=None):
     support : tuple of two ndarray of shape (d,), optional
         Lower and upper edges of the coordinates.
     rows : tuple, optional
-        All rows, where they are at hand; see `skpmd.engine.density_product.merged_states`.
+        All rows, where they are at hand; see `skpmd.proposals.density_product.merged_states`.
     """
     with bar_of_rounds(name="merging") as report:
         states = merged_states(DensityProduct(shards), n, rng, support, rows)

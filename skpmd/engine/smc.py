@@ -95,7 +95,7 @@ def tempering(
             )
             yield at.outcome(model, [info]), at
 
-    return resumable(states, rng)
+    yield from resumable(states, rng)
 
 
 class _Tempered(NamedTuple):

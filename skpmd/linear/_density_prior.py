@@ -3,9 +3,9 @@
 import numpy as np
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd.engine import fitted_density
 from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._priors import NormalPrior, Prior, ShiftedPrior
+from skpmd.proposals import fitted_density
 
 
 class DensityPrior(Prior):

@@ -12,11 +12,11 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd.engine.model import Model
-from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
+from skpmd.proposals.sinh_arcsinh import most_skewed
 
 _ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
 

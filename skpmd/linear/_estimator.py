@@ -32,7 +32,6 @@ from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.rows import Rows
 from skpmd.engine.course import untimed
-from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
@@ -67,6 +66,7 @@ from skpmd.linear._task import (
     task_of,
 )
 from skpmd.posterior import Posterior
+from skpmd.proposals.hmc import N_CHAINS
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"

@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 
 from skpmd._rows.rows import are_in_memory
-from skpmd.engine.chain_draws import moved, starts
-from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows
+from skpmd.proposals.chain_draws import moved, starts
+from skpmd.proposals.hmc import N_CHAINS
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.

@@ -7,13 +7,13 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd.engine.density_product import Shard
 from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import Units
 from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._make_model import linear_model
 from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._priors import NormalPrior
+from skpmd.proposals.density_product import Shard
 
 # Scales that shards have found may be so many times apart. Those of columns of random shards are
 # nearly the same.

@@ -19,10 +19,10 @@ from skpmd._base.streaming import advance, kernel_step
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
 from skpmd.linear._column_scale import Units, moments_of
 from skpmd.linear._fit import proposal_components
+from skpmd.proposals.importance_rounds import importance_sample
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.

@@ -14,9 +14,9 @@ from sklearn.metrics._scorer import _BaseScorer
 
 import skpmd
 from skpmd._base.estimator import ParticleEstimator
-from skpmd.engine.fitted_density import FittedDensity
 from skpmd.engine.model import Batch, Model
 from skpmd.mixture._partition import Partition
+from skpmd.proposals.fitted_density import FittedDensity
 from tests.tools.source import ROOT, needs_source
 
 # What public methods hand out, beside what has a public name.

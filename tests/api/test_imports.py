@@ -30,11 +30,9 @@ MODULES = modules()
 
 
 def layer(name):
-    """engine, rows, shared, top, or the name of a family: any other package or module of skpmd."""
+    """The room of a module: a package below the families, shared, top, or the name of a family."""
     part = name.split(".")[1] if "." in name else name
-    return {"_rows": "rows"}.get(
-        part, "shared" if part in SHARED else "top" if part in TOP else part
-    )
+    return "shared" if part in SHARED else "top" if part in TOP else part
 
 
 def imports(module, known, inside_functions=True):
@@ -75,8 +73,14 @@ def is_of_skpmd(name):
 def may_import(importer, imported):
     """The rule, for the names of two modules of skpmd."""
     of, to = layer(importer), layer(imported)
-    below = {"engine", "rows", "shared"}
-    allowed = {"engine": {"engine"}, "rows": {"engine", "rows"}, "shared": below}
+    below = {"_runtime", "engine", "proposals", "_rows", "shared"}
+    allowed = {
+        "_runtime": {"_runtime"},
+        "engine": {"_runtime", "engine"},
+        "proposals": {"_runtime", "engine", "proposals"},
+        "_rows": {"_runtime", "engine", "_rows"},
+        "shared": below,
+    }
     return of == "top" or to in allowed.get(of, {*below, of})
 
 
@@ -95,7 +99,9 @@ def violations(module, known):
 def may_import_scikit_learn(name):
     family, file = layer(name), name.rpartition(".")[2]
     numerical = file.startswith(("_model", "_kernels")) or file in NUMERICAL.get(family, "").split()
-    return family != "engine" and not numerical and (family != "rows" or file == "blocks")
+    if family in ("_runtime", "engine", "proposals", "_rows"):
+        return name == "skpmd._rows.blocks"  # It checks arrays, as scikit-learn does.
+    return not numerical
 
 
 def graph(known):
@@ -135,6 +141,11 @@ def test_numerical_files_exist():
     [
         ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
+        ("skpmd.engine.loop", "from skpmd.proposals import hmc", {"skpmd.proposals.hmc"}),
+        ("skpmd.proposals.hmc", "from skpmd.engine import loop", set()),
+        ("skpmd.proposals.hmc", "from skpmd._rows.rows import Rows", {"skpmd._rows.rows"}),
+        ("skpmd.proposals.hmc", "from sklearn import base", {"sklearn"}),
+        ("skpmd._base.utils", "from skpmd.proposals import hmc", set()),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
         ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
         ("skpmd._base.utils", "from ..custom import x", {"skpmd.custom"}),
@@ -159,7 +170,8 @@ def test_numerical_files_exist():
 )
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
-        "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
+        "skpmd._base.progress skpmd._base.utils skpmd._rows.rows skpmd.proposals.hmc "
+        "skpmd.engine.loop skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
         "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from skpmd.engine import fitted_density
-from skpmd.engine.density_product import DensityProduct, Shard, merged_states
 from skpmd.engine.loop import drive
 from skpmd.engine.particles import moments
+from skpmd.proposals import fitted_density
+from skpmd.proposals.density_product import DensityProduct, Shard, merged_states
 
 D, K, M = 3, 4, 3000
 

@@ -7,7 +7,6 @@ from scipy.stats import chi2, norm, qmc
 from sklearn.datasets import load_iris
 
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
@@ -17,6 +16,7 @@ from skpmd.linear._fit import proposal_components
 from skpmd.linear._kernels import add_log_sigmoid, add_log_softmax, expected_softmax
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
+from skpmd.proposals.importance_rounds import importance_sample
 
 # K logits: one is that of two classes, whose labels are -1 and 1, more are one for each class.
 EACH = pytest.mark.parametrize("K", [1, 3])

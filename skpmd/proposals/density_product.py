@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd.engine import fitted_density, mirror
+from skpmd.engine import mirror
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.fitted_density import FittedDensity
-from skpmd.engine.fitted_proposals import EACH, fitted_proposals
-from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.model import Batch, Model
+from skpmd.proposals import fitted_density
+from skpmd.proposals.fitted_density import FittedDensity
+from skpmd.proposals.fitted_proposals import EACH, fitted_proposals
+from skpmd.proposals.importance_rounds import importance_rounds
 
 # Searches for optima start from so many draws of the densities, and a few optima are enough.
 _STARTS = 200

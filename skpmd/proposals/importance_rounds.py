@@ -88,4 +88,4 @@ def proposal_rounds(
         gap = disagreement(draws)[0] if done else None
         return Outcome(draws.particles, infos, True, pair=draws.pair, disagreement=gap), draws
 
-    return resumable(states, rng)
+    yield from resumable(states, rng)
