@@ -11,12 +11,13 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
-from skpmd.engine import fitted_density, kde
+from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
 from skpmd.engine.resampling import random_draws
+from skpmd.proposals import fitted_density
 
 # Smooth draws outside the support are drawn anew so many times; their share is known by so many.
 _ROUNDS, _N_MASS = 100, 1 << 13
@@ -382,7 +383,7 @@ class Posterior:
         It is a mixture of normals with the skewness of the particles. In up to five coordinates it
         is the kernel density estimate of the particles instead, if that is closer. Where values of
         the posterior density are known, a polynomial corrects it. Posteriors of logistic
-        regressions with ``rows`` do not need it. See `skpmd.engine.fitted_density`.
+        regressions with ``rows`` do not need it. See `skpmd.proposals.fitted_density`.
 
         Parameters
         ----------
@@ -392,7 +393,7 @@ class Posterior:
 
         Returns
         -------
-        skpmd.engine.fitted_density.FittedDensity
+        skpmd.proposals.fitted_density.FittedDensity
             Its ``pareto_k`` is the k-hat of the posterior relative to it, None if values of the
             posterior density are not known.
         """

@@ -103,13 +103,13 @@ KERNELS = (
 # What fits hold on their way and leave to nobody: checkpoints have it.
 ON_THE_WAY = (
     "skpmd.engine.averaging.Average",
-    "skpmd.engine.hmc._Progress",
-    "skpmd.engine.hmc._State",
-    "skpmd.engine.hmc._Steps",
+    "skpmd.proposals.hmc._Progress",
+    "skpmd.proposals.hmc._State",
+    "skpmd.proposals.hmc._Steps",
     "skpmd.engine.importance.Proposal",
     "skpmd.engine.loop._Position",
     "skpmd.engine.mean_field.DiagonalTarget",
-    "skpmd.engine.optima.Optimum",
+    "skpmd.proposals.optima.Optimum",
     "skpmd.engine.smc._Moves",
     "skpmd.engine.smc._State",
     "skpmd.mixture._components.Normals",

@@ -7,11 +7,11 @@ from sklearn.base import BaseEstimator
 
 from skpmd._base.prior import posterior_of_prior
 from skpmd._base.progress import bar_of_rounds
-from skpmd.engine import density_product
-from skpmd.engine.density_product import DensityProduct
 from skpmd.engine.diagnostics import MAX_K
-from skpmd.engine.fitted_density import share_beyond
 from skpmd.engine.loop import drive
+from skpmd.proposals import density_product
+from skpmd.proposals.density_product import DensityProduct
+from skpmd.proposals.fitted_density import share_beyond
 
 SAME_CLASSES = "fit all shards with the same classes, by partial_fit(X, y, classes=all_of_them)"
 SAME_TARGETS = "give all shards the same columns of y"
@@ -182,7 +182,7 @@ def merge_densities(shards, posteriors, n_merged, n, rng, support=None, rows=Non
     Parameters
     ----------
     shards : list of Shard
-        See `skpmd.engine.density_product`.
+        See `skpmd.proposals.density_product`.
     posteriors : list of Posterior
         Those that their densities are of.
     n_merged : int

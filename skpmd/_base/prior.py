@@ -7,7 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skpmd.engine.diagnostics import MAX_K
-from skpmd.engine.fitted_density import share_beyond
+from skpmd.proposals.fitted_density import share_beyond
 
 # A posterior may have so much of its weight beyond .99 of that of the earlier one. Means were .26
 # standard deviations off at .16, and right to .01 at .6 where values of the earlier density were

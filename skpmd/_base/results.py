@@ -6,12 +6,12 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.records import Records
-from skpmd.engine.agreement import evidence_of
-from skpmd.engine.chain_draws import TARGET_ESS
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
+from skpmd.proposals.agreement import evidence_of
+from skpmd.proposals.chain_draws import TARGET_ESS
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02

@@ -50,11 +50,11 @@ from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
 from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
-from skpmd.engine.from_values import compared, from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.posterior import Posterior
+from skpmd.proposals.from_values import compared, from_values
 
 _CHAINS = "give the model parameters of like scales that depend less on each other"
 _WITH_GRADIENT = Remedies(chains=_CHAINS)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from skpmd._base.merging import check_total, merge_densities, refuse_equal_findings
-from skpmd.engine.density_product import AllRows, Shard
 from skpmd.engine.values import without_errors
+from skpmd.proposals.density_product import AllRows, Shard
 
 # Log priors of shards may differ by so much, beside a constant: they are the user's own functions,
 # which may have been pickled.

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd.engine import fitted_density
-from skpmd.engine.fitted_density import FittedDensity
 from skpmd.posterior import Posterior
+from skpmd.proposals import fitted_density
+from skpmd.proposals.fitted_density import FittedDensity
 
 _LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
 

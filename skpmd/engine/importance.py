@@ -53,7 +53,7 @@ class Proposal(NamedTuple):
     scale: np.ndarray = np.empty(0)
     centre: np.ndarray = np.empty(0)
     spread: np.ndarray = np.empty(0)
-    # What takes its coordinates to those of the model, `skpmd.engine.non_centred.Hierarchy`.
+    # What takes its coordinates to those of the model, `skpmd.proposals.non_centred.Hierarchy`.
     hierarchy: Any = None
 
 

@@ -90,7 +90,7 @@ def segments(
     (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the outcome
     (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov chains that
     leave q as it is, along gradients (`skpmd.engine.smc.MarkovMoves`) or by values alone
-    (`skpmd.engine.ensemble_moves.EnsembleMoves`), which follow each segment.
+    (`skpmd.proposals.ensemble_moves.EnsembleMoves`), which follow each segment.
 
     With ``rejuvenate_first`` the particles are rejuvenated first in any case, with the defensive
     component. ``current`` is the block under which local variables of the rows are taken, by

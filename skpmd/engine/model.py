@@ -25,10 +25,10 @@ Everything else is optional and used where it is offered:
   `log_partition` and `move_block` together, and `add_statistics`, `update_block` and
   `select_block` where a block is no array;
 * ``log_joint_gradient(theta, batches, b=1.0)`` returns the log joint density of each particle with
-  the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.hmc`
+  the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.proposals.hmc`
   then moves particles along it where weights fail;
 * ``gaussian_target`` lets `skpmd.engine.variational` place a Gaussian before any particle is drawn,
-  and ``skew_axes`` lets `skpmd.engine.sinh_arcsinh` skew it.
+  and ``skew_axes`` lets `skpmd.proposals.sinh_arcsinh` skew it.
 """
 
 from typing import NamedTuple

@@ -3,10 +3,10 @@
 import numpy as np
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd.engine import fitted_density
 from skpmd.logistic._compressed import own_posterior
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._priors import NormalPrior, Prior, ShiftedPrior
+from skpmd.proposals import fitted_density
 
 
 class DensityPrior(Prior):

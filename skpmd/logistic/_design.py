@@ -8,10 +8,10 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd.engine.model import Batch, Model
-from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 from skpmd.logistic._column_scale import at_zero
+from skpmd.proposals.sinh_arcsinh import most_skewed
 
 
 class LinearModel(Model):

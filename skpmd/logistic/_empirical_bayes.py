@@ -7,9 +7,9 @@ from scipy.optimize import minimize_scalar
 
 from skpmd.engine.course import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._make_model import linear_model
+from skpmd.proposals.importance_rounds import importance_sample
 
 LOW, HIGH = 1e-3, 1e2  # Scales between these are searched, for standardised features.
 _N_DRAWS = 1000  # Each round at a scale has this many draws.

@@ -37,7 +37,6 @@ from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
 from skpmd.engine.course import untimed
-from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import (
     Units,
@@ -95,6 +94,7 @@ from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining, with_units_of
 from skpmd.logistic._streaming import proposal_step
 from skpmd.posterior import Posterior
+from skpmd.proposals.hmc import N_CHAINS
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"

@@ -5,13 +5,13 @@ import numpy as np
 from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
-from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.logistic._hmc import move_from_proposals, move_hierarchical
 from skpmd.logistic._importance import draw_proposals, proposal_components
+from skpmd.proposals.importance_rounds import importance_rounds
 
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,

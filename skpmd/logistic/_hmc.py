@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 
 from skpmd._base.rows import is_read_in_blocks
-from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
-from skpmd.engine.hmc import N_CHAINS, hamiltonian
 from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 from skpmd.logistic._stiff import stiff_rows
+from skpmd.proposals.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
+from skpmd.proposals.hmc import N_CHAINS, hamiltonian
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.

@@ -5,9 +5,9 @@ import numpy as np
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
 from skpmd.engine.journal import once
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.sinh_arcsinh import skewed
 from skpmd.engine.threads import each
 from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.proposals.sinh_arcsinh import skewed
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
 _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of freedom.

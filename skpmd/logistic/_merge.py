@@ -7,7 +7,6 @@ import numpy as np
 from skpmd._base.merging import merge_densities
 from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd.engine.density_product import AllRows, Shard
 from skpmd.engine.model import Batch
 from skpmd.logistic._column_scale import Units
 from skpmd.logistic._compressed import own_posterior
@@ -16,6 +15,7 @@ from skpmd.logistic._hmc import move_from_proposals
 from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._priors import NormalPrior, Prior, ShiftedPrior
+from skpmd.proposals.density_product import AllRows, Shard
 
 # Scales that shards have found may be so many times apart. Those of columns of random shards are
 # nearly the same.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skpmd.engine.splitting import Stiff
 from skpmd.logistic._design import pieces
+from skpmd.proposals.splitting import Stiff
 
 _TABLE = 1 << 18  # Rows are looked at in pieces of about so many numbers.
 # A row is stiff where its expected curvature is above this, in units of the posterior's own.

@@ -2,9 +2,9 @@
 
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
 from skpmd.logistic._importance import proposal_components
+from skpmd.proposals.importance_rounds import importance_sample
 
 # The cubic surrogate is trusted if at least this share of the first draws it weighs is effective.
 _MIN_SHARE = 0.3

@@ -4,12 +4,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd.engine.edges import Unbounded, edges
-from skpmd.engine.fitted_proposals import fitted_proposals
-from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.threads import each
-from skpmd.engine.weighed_proposals import is_thin
+from skpmd.proposals.fitted_proposals import fitted_proposals
+from skpmd.proposals.importance_rounds import importance_rounds
+from skpmd.proposals.weighed_proposals import is_thin
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
 # Of up to so many rows so many particles have their exact evidence. The first number is the largest

@@ -19,7 +19,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd.engine.ensemble_moves import EnsembleMoves
+from skpmd.proposals.ensemble_moves import EnsembleMoves
 from tests.tools.exact_models import NORMAL_MEAN
 
 RNG = np.random.default_rng(0)

@@ -19,8 +19,8 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd.engine import fitted_density
-from skpmd.engine.density_product import Shard, misfit
+from skpmd.proposals import fitted_density
+from skpmd.proposals.density_product import Shard, misfit
 
 N = 480
 

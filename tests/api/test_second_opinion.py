@@ -14,7 +14,7 @@ from scipy.stats import cauchy, gamma, halfcauchy, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
-from skpmd.engine import fitted_proposals, from_values
+from skpmd.proposals import fitted_proposals, from_values
 
 ROW = np.zeros((1, 1))
 
@@ -126,8 +126,8 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
         return found[:1], True, (path[0][:0], path[1][:0])
 
     monkeypatch.setattr(fitted_proposals, "optima", first_alone)
-    monkeypatch.setattr("skpmd.engine.weighed_proposals.misses", lambda *_: False)
-    monkeypatch.setattr("skpmd.engine.prior_draws.PriorDraws.agree", lambda *_: False)
+    monkeypatch.setattr("skpmd.proposals.weighed_proposals.misses", lambda *_: False)
+    monkeypatch.setattr("skpmd.proposals.prior_draws.PriorDraws.agree", lambda *_: False)
 
     def log_prior(theta):
         return norm.logpdf(theta, scale=2.0).sum(axis=1)
@@ -151,7 +151,7 @@ def test_steps_that_do_not_find_the_same_twice_are_warned_of(monkeypatch):
     monkeypatch.setattr(from_values, "proposals_at_optima", lambda *_: iter(()))
     monkeypatch.setattr(from_values, "proposals_along_ridges", lambda *_: iter(()))
     monkeypatch.setattr(from_values, "mixtures_of_steps", lambda *_: iter(()))
-    monkeypatch.setattr("skpmd.engine.ensemble_moves.EnsembleMoves._move", lambda *_: None)
+    monkeypatch.setattr("skpmd.proposals.ensemble_moves.EnsembleMoves._move", lambda *_: None)
 
     def log_prior(theta):
         return norm.logpdf(theta, scale=10.0).sum(axis=1)

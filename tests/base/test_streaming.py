@@ -396,7 +396,7 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
         return whole(self, theta, batch)
 
     monkeypatch.setattr(LogisticModel, "log_likelihood", failing)
-    monkeypatch.setattr("skpmd.engine.importance_rounds.TARGET_ESS", 5.0)
+    monkeypatch.setattr("skpmd.proposals.importance_rounds.TARGET_ESS", 5.0)
     model = BayesianLogisticRegressionPMD(n_particles=100, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

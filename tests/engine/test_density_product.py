@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from skpmd.engine import density_product, fitted_density
-from skpmd.engine.density_product import DensityProduct, Shard
 from skpmd.engine.loop import drive
 from skpmd.engine.particles import moments
+from skpmd.proposals import density_product, fitted_density
+from skpmd.proposals.density_product import DensityProduct, Shard
 
 D, K, M = 3, 4, 3000
 

@@ -12,10 +12,10 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skpmd.engine import mirror
-from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.importance import Proposal
 from skpmd.engine.model import Model
 from skpmd.engine.particles import Particles
+from skpmd.proposals.ensemble_moves import EnsembleMoves
 
 N, SEEDS = 1000, 8
 AXES = np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]

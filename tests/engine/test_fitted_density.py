@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skpmd.engine import fitted_density
+from skpmd.proposals import fitted_density
 
 
 def particles_of(rng, kind, d, m=3000):

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, log_expit
 
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
-from skpmd.engine.hmc import N_CHAINS, _diagnose, hamiltonian
+from skpmd.proposals.hmc import N_CHAINS, _diagnose, hamiltonian
 
 
 def normal_target(mean, cov):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal
 
-from skpmd.engine import sinh_arcsinh
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.importance import (
     Proposal,
@@ -14,9 +13,10 @@ from skpmd.engine.importance import (
     even_counts,
     log_density,
 )
-from skpmd.engine.importance_rounds import proposal_rounds
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import moments
+from skpmd.proposals import sinh_arcsinh
+from skpmd.proposals.importance_rounds import proposal_rounds
 
 FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
 

@@ -5,11 +5,11 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from skpmd.engine import mirror
-from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.model import Model
-from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.particles import Particles
+from skpmd.proposals.ensemble_moves import EnsembleMoves
+from skpmd.proposals.non_centred import hierarchy
 
 M = 2000
 

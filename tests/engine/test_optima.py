@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from skpmd.engine.derivatives import ByDifferences
-from skpmd.engine.fitted_proposals import proposals_at_optima
-from skpmd.engine.optima import arms, optima
+from skpmd.proposals.derivatives import ByDifferences
+from skpmd.proposals.fitted_proposals import proposals_at_optima
+from skpmd.proposals.optima import arms, optima
 
 
 def found(log_density, draws):
@@ -101,7 +101,7 @@ def test_noise_is_not_searched():
 
 def test_a_search_that_is_not_complete_says_so(monkeypatch):
     """More modes than values are asked for; each draw lies at one of them."""
-    monkeypatch.setattr("skpmd.engine.optima._MAX_POINTS", 500)
+    monkeypatch.setattr("skpmd.proposals.optima._MAX_POINTS", 500)
     grid = np.stack(np.meshgrid(*[np.arange(9.0)] * 2), axis=-1).reshape(-1, 2)
 
     def log_density(theta):

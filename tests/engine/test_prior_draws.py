@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skpmd.engine.fitted_proposals import Proposals
 from skpmd.engine.importance import Proposal, draw
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles
-from skpmd.engine.prior_draws import PriorDraws, misses, with_missed
+from skpmd.proposals.fitted_proposals import Proposals
+from skpmd.proposals.prior_draws import PriorDraws, misses, with_missed
 
 M = 2000
 

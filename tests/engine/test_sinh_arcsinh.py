@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from skpmd.engine import sinh_arcsinh
 from skpmd.engine.importance import AXIS_DF, Proposal, log_density
 from skpmd.engine.model import Batch
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
+from skpmd.proposals import sinh_arcsinh
 from tests.engine.test_importance import FACTOR, STRETCHED, STRETCHED_WEIGHT, skewed_reference
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import skew
 
-from skpmd.engine import fitted_density, skew_mixture
 from skpmd.engine.kde import cholesky
 from skpmd.engine.particles import moments
+from skpmd.proposals import fitted_density, skew_mixture
 
 
 def test_weights_count():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from skpmd.engine.hmc import N_CHAINS, _trajectory, _Whitened, hamiltonian
-from skpmd.engine.splitting import FreeFlight, Stiff, StiffFlow
+from skpmd.proposals.hmc import N_CHAINS, _trajectory, _Whitened, hamiltonian
+from skpmd.proposals.splitting import FreeFlight, Stiff, StiffFlow
 
 STEEP = 100.0
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from skpmd.engine import student_mixture
 from skpmd.engine.importance import draw, even_counts, mixture_log_density
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
+from skpmd.proposals import student_mixture
 
 MEANS = np.array([[-4.0, 0.0, 1.0], [3.0, 2.0, -1.0]])
 COVARIANCES = [np.diag([1.0, 0.04, 4.0]), [[1.0, 0.7, 0.0], [0.7, 1.0, 0.0], [0.0, 0.0, 0.25]]]

@@ -7,7 +7,6 @@ from scipy.stats import chi2, qmc
 from sklearn.datasets import load_iris
 
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
@@ -17,6 +16,7 @@ from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._kernels import add_log_softmax, expected_softmax
 from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import NormalPrior
+from skpmd.proposals.importance_rounds import importance_sample
 
 
 def make_batch(n=300, p=4, K=3, dtype=np.float64, seed=0):

@@ -14,9 +14,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.engine import fitted_density
 from skpmd.logistic._density_prior import DensityPrior
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ShiftedPrior
+from skpmd.proposals import fitted_density
 
 
 def halves(load=load_breast_cancer, columns=slice(None)):

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments, weights
 from skpmd.engine.variational import laplace, variational_mirror_descent
@@ -25,6 +24,7 @@ from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._make_model import linear_model, missing_moments
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
+from skpmd.proposals.importance_rounds import importance_sample
 
 SCALE = np.array([0.3, 1.0, 7.0])
 KINDS = {

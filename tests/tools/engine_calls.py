@@ -7,17 +7,8 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 
-from skpmd.engine import (
-    hmc,
-    importance,
-    importance_rounds,
-    loop,
-    mirror,
-    rejuvenation,
-    reweight,
-    smc,
-    weighting,
-)
+from skpmd.engine import importance, loop, mirror, rejuvenation, reweight, smc, weighting
+from skpmd.proposals import hmc, importance_rounds
 
 STEP = mirror.segments.__code__  # every step is made of segments
 # A step belongs to the innermost of these that runs it.

@@ -61,7 +61,7 @@ ELSEWHERE = {
         ("units", "what coefficients and length scales are per: units of columns"),
     ),
     **dict.fromkeys(
-        ("skpmd/engine", "skpmd/_base", "skpmd/metrics.py"),
+        ("skpmd/engine", "skpmd/proposals", "skpmd/_base", "skpmd/metrics.py"),
         ("kept fresh", "a mask of rows, new particles: there is no reservoir"),
     ),
 }

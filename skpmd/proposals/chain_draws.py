@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from skpmd.engine.hmc import N_CHAINS, hamiltonian
 from skpmd.engine.importance import draw, even_counts
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import equally_weighted
+from skpmd.proposals.hmc import N_CHAINS, hamiltonian
 
 TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
 _START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
@@ -32,7 +32,7 @@ def moved(model, log_joint_gradient, start, mean, chol, n_particles, power, rng,
     """States of chains that start there, first whitened by ``mean`` and ``chol``.
 
     Each check of R-hat yields the `outcome_of` the draws so far. The options are those of
-    `skpmd.engine.hmc.hamiltonian`.
+    `skpmd.proposals.hmc.hamiltonian`.
     """
     least = TARGET_ESS * n_particles
     for chains in hamiltonian(

@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple
 
 from skpmd.engine import mirror
-from skpmd.engine.agreement import moments_and_errors
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.fitted_proposals import EACH, Proposals
-from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import effective_sample_size
-from skpmd.engine.prior_draws import MISSED_NATS, PriorDraws, misses, too_thin
+from skpmd.proposals.agreement import moments_and_errors
+from skpmd.proposals.fitted_proposals import EACH, Proposals
+from skpmd.proposals.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds
+from skpmd.proposals.prior_draws import MISSED_NATS, PriorDraws, misses, too_thin
 
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
 # With a smaller share effective, and fewer draws, or a heavy tail, weights have failed.

@@ -5,7 +5,7 @@ all coordinates or in some (differential evolution; ter Braak 2006, ter Braak an
 has the shape of what the particles have spread over, whatever that is, and differences between two
 modes lead from one to the other. The other draws from a mixture of Students fitted to the other
 half of them and, where searches have found several optima, from what stands at these. In a
-hierarchy a third moves a scale, and what it scales with it (`skpmd.engine.non_centred`). All are
+hierarchy a third moves a scale, and what it scales with it (`skpmd.proposals.non_centred`). All are
 accepted by Metropolis's rule. Half of the particles move at a time, by differences of the other
 half, so that each half's density stays what it is (Goodman and Weare 2010).
 """
@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import metropolis, mirror, student_mixture
+from skpmd.engine import metropolis, mirror
 from skpmd.engine.course import counted, tick
 from skpmd.engine.importance import StudentMixture
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic
 from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.values import without_errors
+from skpmd.proposals import student_mixture
 
 _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
 _AT_THE_END = 3  # And so many times as many at the end.

@@ -19,15 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skpmd.engine import chain_draws, fitted_density, kde, mirror
+from skpmd.engine import kde, mirror
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.fitted_density import FittedDensity
-from skpmd.engine.fitted_proposals import EACH, Proposals, fitted_proposals
 from skpmd.engine.importance import Proposal
-from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
-from skpmd.engine.weighed_proposals import is_thin
+from skpmd.proposals import chain_draws, fitted_density
+from skpmd.proposals.fitted_density import FittedDensity
+from skpmd.proposals.fitted_proposals import EACH, Proposals, fitted_proposals
+from skpmd.proposals.importance_rounds import importance_rounds
+from skpmd.proposals.weighed_proposals import is_thin
 
 # Searches start from so many draws of the product of normals with the densities' moments.
 _STARTS = 200

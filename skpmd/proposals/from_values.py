@@ -3,7 +3,7 @@
 It is one algorithm whatever the start: q begins at a density that is known, and a step of a = 1
 takes it to the posterior. From proposals that fit well that step is importance reweighting, taken
 whole; from the prior the effective sample size splits it, and the particles are moved on the way
-(`skpmd.engine.ensemble_moves`).
+(`skpmd.proposals.ensemble_moves`).
 
 Proposals at the optima are never believed by themselves. Where their weights are even, and draws
 of the prior know the posterior too or few particles of steps find the same, that is all. Else
@@ -24,28 +24,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd.engine import chain_draws
-from skpmd.engine.agreement import differences, finds_more, moments_and_errors
 from skpmd.engine.course import counted
-from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.edges import Unbounded, edges
-from skpmd.engine.fitted_proposals import (
+from skpmd.engine.loop import Outcome
+from skpmd.engine.particles import draw_prior
+from skpmd.engine.values import without_errors
+from skpmd.proposals import chain_draws
+from skpmd.proposals.agreement import differences, finds_more, moments_and_errors
+from skpmd.proposals.derivatives import check_gradient
+from skpmd.proposals.fitted_proposals import (
     Proposals,
     proposals_along_ridges,
     proposals_at_optima,
 )
-from skpmd.engine.loop import Outcome
-from skpmd.engine.mixtures_of_steps import mixtures_of_steps
-from skpmd.engine.particles import draw_prior
-from skpmd.engine.prior_draws import prior_draws
-from skpmd.engine.prior_steps import (
+from skpmd.proposals.mixtures_of_steps import mixtures_of_steps
+from skpmd.proposals.prior_draws import prior_draws
+from skpmd.proposals.prior_steps import (
     Steps,
     pooled_steps,
     quickly_confirmed,
     steps_from_prior,
 )
-from skpmd.engine.values import without_errors
-from skpmd.engine.weighed_proposals import (
+from skpmd.proposals.weighed_proposals import (
     OF_STEPS,
     Task,
     ends_well,

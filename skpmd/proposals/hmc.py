@@ -13,7 +13,7 @@ from skpmd.engine import metropolis
 from skpmd.engine.course import counted, tick
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 from skpmd.engine.journal import loop
-from skpmd.engine.splitting import FreeFlight, StiffFlow
+from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
 _ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
@@ -79,7 +79,7 @@ def hamiltonian(
     posterior, or R-hat says little.
 
     Where the density has a part that is steep but cheap, ``stiff`` maps the whitening, mean and
-    chol, to this part as a `skpmd.engine.splitting.Stiff`. Between two gradients the chains then
+    chol, to this part as a `skpmd.proposals.splitting.Stiff`. Between two gradients the chains then
     follow this part and N(0, I), so that the steps may be as long as the rest of the density
     allows. Without it trajectories are plain leapfrog, which is better in heavy tails.
 

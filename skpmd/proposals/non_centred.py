@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.optima import scales as spreads
 from skpmd.engine.smc import rank_correlation, ranks
+from skpmd.proposals.optima import scales as spreads
 
 _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to so many coordinates.
 # Log distances from a centre have such a rank correlation with their scale, which is that share of

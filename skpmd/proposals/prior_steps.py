@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd.engine import mirror
-from skpmd.engine.agreement import differences
 from skpmd.engine.course import counted
-from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import equally_weighted
+from skpmd.proposals.agreement import differences
+from skpmd.proposals.ensemble_moves import EnsembleMoves
 
 # A quick check has so many particles, so long steps, so many moves after each, of which so many are
 # draws from one Student density. It ends where its log evidence has come to that standard error.

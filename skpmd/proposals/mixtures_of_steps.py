@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from skpmd.engine import student_mixture
-from skpmd.engine.agreement import differences, finds_more
-from skpmd.engine.fitted_proposals import Proposals
 from skpmd.engine.importance import Proposal, since, widened
 from skpmd.engine.loop import Outcome
-from skpmd.engine.optima import scales
 from skpmd.engine.particles import moments
-from skpmd.engine.prior_draws import MISSED_NATS, with_missed
-from skpmd.engine.weighed_proposals import (
+from skpmd.proposals import student_mixture
+from skpmd.proposals.agreement import differences, finds_more
+from skpmd.proposals.fitted_proposals import Proposals
+from skpmd.proposals.optima import scales
+from skpmd.proposals.prior_draws import MISSED_NATS, with_missed
+from skpmd.proposals.weighed_proposals import (
     OF_STEPS,
     ends_well,
     is_plain,

@@ -1,8 +1,8 @@
 """A density fitted to weighted particles, to stand for a posterior where its data are gone.
 
 It is what a posterior is as the prior of a further fit. It is a mixture of skew normals
-(`skpmd.engine.skew_mixture`), or up to five coordinates the particles' kernel density estimate, if
-that is nearer (kernels fail above: their number grows exponentially with the coordinates). Both
+(`skpmd.proposals.skew_mixture`), or up to five coordinates the particles' kernel density estimate,
+if that is nearer (kernels fail above: their number grows exponentially with the coordinates). Both
 have the mean and the covariance of the particles. Where values of the posterior density are known,
 a polynomial takes up what that leaves of them: a skewness of .1, which places of 4000 particles
 hardly show, is a nat at four standard deviations.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lu_factor
 
-from skpmd.engine import kde, polynomial, skew_mixture
+from skpmd.engine import kde, polynomial
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.importance import Proposal, draw, log_density_and_gradient
@@ -33,6 +33,7 @@ from skpmd.engine.particles import (
 )
 from skpmd.engine.polynomial import Polynomial
 from skpmd.engine.resampling import systematic
+from skpmd.proposals import skew_mixture
 
 _WITHIN = 0.99  # Share of the weight within `FittedDensity.radius`.
 _N_NORMALISE = 1 << 14  # Draws that a correction is normalised by.

@@ -13,12 +13,10 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from skpmd.engine import mirror
-from skpmd.engine.agreement import differences, evidence_of
 from skpmd.engine.course import phase
 from skpmd.engine.edges import edges
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Outcome
-from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.particles import (
     Particles,
     draw_prior,
@@ -29,6 +27,8 @@ from skpmd.engine.particles import (
 )
 from skpmd.engine.sums import n_rows
 from skpmd.engine.values import without_errors
+from skpmd.proposals.agreement import differences, evidence_of
+from skpmd.proposals.non_centred import hierarchy
 
 # There are so many draws, as far as they evaluate no more rows than so many.
 _N_DRAWS, _MAX_ROWS = 4000, 1 << 24

@@ -1,7 +1,7 @@
 """Optima of a log density, from its values alone or by its gradient, and the Gaussians there.
 
-Coordinates are scaled by the curvature as far as it is known, as `skpmd.engine.derivatives` and the
-search both need.
+Coordinates are scaled by the curvature as far as it is known, as `skpmd.proposals.derivatives` and
+the search both need.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ def optima(
     """The distinct optima that searches from some of the draws end in, the largest mass first.
 
     ``log_density`` maps points (k, d) to values (k,), -inf off the support, and ``derivatives``
-    are its own (`skpmd.engine.derivatives`). Of the draws (m, d) the values (m,) are known. The
+    are its own (`skpmd.proposals.derivatives`). Of the draws (m, d) the values (m,) are known. The
     first search starts from the best of them, and each further one from the draw of the largest
     weight among those that the Gaussians so far do not explain. Where a search ends in a known
     optimum, draws that are nearer to it than its start would do the same. Optima that are known

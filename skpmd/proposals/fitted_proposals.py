@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.derivatives import ByDifferences, ByGradients
 from skpmd.engine.importance import Proposal, mixture_log_density
 from skpmd.engine.journal import once
-from skpmd.engine.optima import arms, optima, scales
 from skpmd.engine.particles import effective_sample_size
-from skpmd.engine.ridge import ridges
-from skpmd.engine.sinh_arcsinh import along
 from skpmd.engine.variational import Gaussian
+from skpmd.proposals.derivatives import ByDifferences, ByGradients
+from skpmd.proposals.optima import arms, optima, scales
+from skpmd.proposals.ridge import ridges
+from skpmd.proposals.sinh_arcsinh import along
 
 EACH = 2  # An optimum has so many components,
 _TAIL_DF = 5.0  # and the second has Student tails.
