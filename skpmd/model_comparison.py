@@ -16,9 +16,8 @@ from sklearn.utils.validation import _num_samples
 from skpmd._base.left_out import LeftOut
 from skpmd._base.utils import as_floats
 from skpmd._base.warn import warn
-from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, tail_length
+from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, pareto_smoothed, tail_length
 from skpmd.engine.particles import effective_sample_size, log_weights
-from skpmd.engine.psis import pareto_smoothed
 from skpmd.engine.weighting import stacked
 from skpmd.wrappers import innermost
 

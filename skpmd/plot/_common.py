@@ -1,13 +1,15 @@
-"""What all displays share: matplotlib, axes, short names and checks."""
+"""What all displays share: docstrings, axes, the look of artists, short names and checks."""
 
 from difflib import get_close_matches
 from functools import partial
+from inspect import cleandoc
 from textwrap import wrap
 
 import numpy as np
 
 from skpmd._base.utils import check_level
 from skpmd._export import library
+from skpmd.wrappers import posterior_of
 
 # Of the palette of Okabe and Ito (2008), which eyes without one kind of cone tell apart.
 BLUE, VERMILION, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "0.45"
@@ -17,6 +19,93 @@ _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
 _LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
+_MANY = 2000  # So many points are one image in files of vectors.
+
+# What the docstrings of all displays have in common, in the place of names in angle brackets.
+_TEXTS = {
+    "<figure>": """
+        ax_ : matplotlib Axes
+            Axes that the plot is drawn in, the first of several.
+        figure_ : matplotlib Figure
+            Figure that holds the axes.
+        """,
+    "<ax>": """
+        ax : matplotlib Axes or array of them, default=None
+            Axes to draw in. A single one is divided where there are several panels, and an array
+            has one for each panel. By default those of a new figure.
+        """,
+    "<drawing>": """
+        ax : matplotlib Axes or array of them, default=None
+            Axes to draw in. A single one is divided where there are several panels, and an array
+            has one for each panel. By default those of a new figure, as large as what is in it.
+        **plot_options : dict
+            Further arguments of `plot`.
+        """,
+}
+_RETURNS = "Returns\n-------\n{}\n    {}\n\n"
+_EXTRA = "\nImportError\n    If matplotlib is not installed."
+
+
+def _completed(text):
+    text = cleandoc(text)
+    for name, common in _TEXTS.items():
+        text = text.replace(name, cleandoc(common))
+    return text
+
+
+class Display:
+    """Base of all displays, which completes their docstrings and those of their methods.
+
+    Each method hands out the display, and those that compute it need matplotlib.
+    """
+
+    def __init_subclass__(cls):
+        """Put the texts that displays have in common into this one."""
+        if cls.__doc__ is None:  # Of Python without docstrings.
+            return
+        cls.__doc__ = _completed(cls.__doc__)
+        for name, method in vars(cls).items():
+            function = getattr(method, "__func__", method)
+            if name.startswith("from_"):
+                returns = _RETURNS.format(cls.__name__, "The display, with its artists.")
+                text = _completed(function.__doc__).replace("Raises\n---", f"{returns}Raises\n---")
+                function.__doc__ = text + _EXTRA
+            elif name == "plot":
+                returns = _RETURNS.format(cls.__name__, "Itself.")
+                function.__doc__ = f"{_completed(function.__doc__)}\n\n{returns}"
+
+
+class PosteriorDisplay(Display):
+    """Base of displays of a posterior."""
+
+    @classmethod
+    def from_estimator(cls, estimator, **options):
+        """Draw ``posterior_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Estimator with a posterior that `from_posterior` takes, or a pipeline, a search and the
+            like around one. Coordinates are those of the innermost estimator, for example of scaled
+            columns, with the names that transformers tell (`skpmd.wrappers.posterior_of`).
+        **options : dict
+            Arguments of `from_posterior`.
+
+        Raises
+        ------
+        ValueError
+            If an option has a value that is not allowed.
+        TypeError
+            If the innermost estimator has no such posterior.
+        """
+        matplotlib()
+        posterior = posterior_of(estimator)
+        return cls.from_posterior(posterior, **{**cls._known_of(estimator), **options})
+
+    @staticmethod
+    def _known_of(estimator):
+        """Options of `from_posterior` that the estimator knows by itself."""
+        return {}
 
 
 # ------------------------------------------------------------------ matplotlib and its axes
@@ -35,6 +124,7 @@ def one_axes(ax, height=4.8, longest=0):
         figure, ax = matplotlib().subplots(figsize=(width, height), layout="constrained")
     elif not _is_axes(ax):
         raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}.")
+    open_frame(ax)
     return ax, ax.figure
 
 
@@ -131,11 +221,89 @@ def room_for(ax, n_rows):
     return float(np.clip(0.85 * points / n_rows, 4.0, 10.0))
 
 
+# ------------------------------------------------------------------ artists
 def merged(defaults, given):
     """Keywords of an artist; those of the user override the defaults."""
     lines = matplotlib("lines")
     cbook = matplotlib("cbook")
     return {**defaults, **cbook.normalize_kwargs(given or {}, lines.Line2D)}
+
+
+def draw_line(ax, x, y, given, **look):
+    """A line of `Axes.plot`."""
+    (line,) = ax.plot(x, y, **merged(look, given))
+    return line
+
+
+def draw_marks(ax, x, y, given, **look):
+    """Marks with a white edge, and no line between them."""
+    look = {"marker": "o", "markeredgecolor": "white", "linestyle": "none", **look}
+    return draw_line(ax, x, y, given, **look)
+
+
+def draw_data(ax, x, y, given, **look):
+    """Points of data, which are seen through one another where they are many."""
+    n = len(x)
+    return draw_line(
+        ax, x, y, given, color=BLACK, marker="o", linestyle="none", markeredgewidth=0.0,
+        rasterized=n > _MANY, alpha=float(np.clip(300.0 / max(n, 1), 0.15, 0.7)), **look,
+    )  # fmt: skip
+
+
+def draw_bands(ax, x, inner, outer, labels, given):
+    """Bands with lower and upper ends (2, g): the inner one, and the outer one behind it."""
+    found = [
+        ax.fill_between(
+            x, *ends, **{"color": color, "label": label, "linewidth": 0.0, **(given or {})}
+        )
+        for ends, color, label in zip((outer, inner), (LIGHT, DARK), labels[::-1], strict=True)
+    ]
+    return found[::-1]
+
+
+def draw_histogram(ax, values, edges, look):
+    """A filled outline of bins."""
+    return ax.stairs(values, edges, **{"fill": True, "linewidth": 0.8, **look})
+
+
+def draw_regions(ax, grid, density, cuts, widths, given):
+    """Regions above two densities, the lower one first, and their outlines, which are returned."""
+    top = np.nextafter(max(density.max(), cuts[-1]), np.inf)
+    ax.contourf(*grid, density, levels=[*cuts, top], colors=[LIGHT, DARK])
+    look = {"colors": BLUE, "linewidths": widths, "linestyles": ["--", "-"], **(given or {})}
+    return ax.contour(*grid, density, levels=cuts, **look)
+
+
+def region_patches(labels):
+    """Patches for a legend of an inner and an outer region."""
+    patch = matplotlib("patches").Patch
+    looks = zip(labels, (DARK, LIGHT), ("-", "--"), strict=True)
+    return [
+        patch(facecolor=color, edgecolor=BLUE, linestyle=style, label=label)
+        for label, color, style in looks
+    ]
+
+
+def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
+    """A named row for each point, the first on top: the points, and the lines of each interval.
+
+    ``intervals`` are pairs of ends (n, 2) and a width of lines, the outermost first, and
+    ``letters`` is the size of the largest.
+    """
+    rows = np.arange(len(center))
+    lines = [
+        ax.hlines(rows, *ends.T, **{"linewidth": width, **line_look}) for ends, width in intervals
+    ]
+    points = draw_marks(ax, center, rows, None, **point_look)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(rows, shortened(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
+    return points, lines
+
+
+def open_frame(*panels):
+    """Leave out the frame on top and on the right."""
+    for panel in panels:
+        panel.spines[["top", "right"]].set_visible(False)
 
 
 # ------------------------------------------------------------------ words

@@ -5,27 +5,28 @@ import numpy as np
 from skpmd.plot._common import (
     BLUE,
     GREY,
+    PosteriorDisplay,
     check_count,
     check_levels,
     check_option,
     check_posterior,
     coordinates,
+    draw_rows,
     matplotlib,
     merged,
     one_axes,
     percent,
-    room_for,
     sentence_of_hidden,
     shortened,
 )
-from skpmd.wrappers import inside, posterior_of
+from skpmd.wrappers import inside
 
 _ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
 _MAX_EXPONENT = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.
 _SORTS = None, "center", "magnitude", "distance"
 
 
-class PosteriorIntervalDisplay:
+class PosteriorIntervalDisplay(PosteriorDisplay):
     """Points and intervals of a posterior's coordinates, one row for each (forest plot).
 
     A point is the posterior mean or median. The thick line is the inner central interval, and the
@@ -53,10 +54,7 @@ class PosteriorIntervalDisplay:
     ----------
     names, center, inner, outer, levels, statistic, n_coordinates, positive_class
         As given.
-    ax_ : matplotlib Axes
-        Axes that the plot is drawn in.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     points_ : matplotlib Line2D
         Points of the statistic.
     inner_lines_, outer_lines_ : matplotlib LineCollection
@@ -89,38 +87,12 @@ class PosteriorIntervalDisplay:
         self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
         self.positive_class = positive_class
 
-    @classmethod
-    def from_estimator(cls, estimator, **options):
-        """Draw the intervals of ``posterior_`` of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Estimator with a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the
-            like around one. Coordinates are those of the innermost estimator, for example of scaled
-            columns, with the names that transformers tell (`skpmd.wrappers.posterior_of`).
-        **options : dict
-            Arguments of `from_posterior`.
-
-        Returns
-        -------
-        PosteriorIntervalDisplay
-            The display, with its artists.
-
-        Raises
-        ------
-        ValueError
-            If an option has a value that is not allowed.
-        TypeError
-            If the innermost estimator has no such posterior.
-        ImportError
-            If matplotlib is not installed.
-        """
-        matplotlib()
+    @staticmethod
+    def _known_of(estimator):
+        """The class that coefficients of two classes add to the log odds of."""
         found = inside(estimator)
-        if hasattr(found, "coef_") and len(found.classes_) == 2:
-            options = {"positive_class": str(found.classes_[1]), **options}
-        return cls.from_posterior(posterior_of(estimator), **options)
+        is_of_two = hasattr(found, "coef_") and len(found.classes_) == 2
+        return {"positive_class": str(found.classes_[1])} if is_of_two else {}
 
     @classmethod
     def from_posterior(
@@ -148,16 +120,7 @@ class PosteriorIntervalDisplay:
         positive_class : str, default=None
             Class whose log odds the coordinates add to, for the label of the axis; `from_estimator`
             takes it from a logistic regression with two classes.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure, whose height grows with the number of
-            rows.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PosteriorIntervalDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -165,8 +128,6 @@ class PosteriorIntervalDisplay:
             If an option has a value that is not allowed, or a name is not that of a coordinate.
         TypeError
             If the posterior has no named coordinates.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         check_posterior(posterior)
@@ -195,8 +156,7 @@ class PosteriorIntervalDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
+        <ax>
         ratios : bool, default=False
             Draw e to the power of all values, on a logarithmic axis: of coefficients of a logistic
             regression these are odds ratios, for one more unit of the column. Ends of intervals are
@@ -208,28 +168,21 @@ class PosteriorIntervalDisplay:
             Colour of points and lines.
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
-
-        Returns
-        -------
-        PosteriorIntervalDisplay
-            Itself.
         """
-        n = len(self.names)
-        names = shortened(self.names)
-        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, max(map(len, names)))
-        rows, lines = np.arange(n), {"color": color, **(line_kw or {})}
+        n, longest = len(self.names), max(map(len, shortened(self.names)))
+        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, longest)
         drawn = _ratio if ratios else np.asarray
         self.null_line_ = self._draw_null(null_value, drawn)
-        outer, inner = drawn(self.outer).T, drawn(self.inner).T
-        self.outer_lines_ = self.ax_.hlines(rows, *outer, **{"linewidth": 1.2, **lines})
-        self.inner_lines_ = self.ax_.hlines(rows, *inner, **{"linewidth": 3.6, **lines})
-        look = {"color": color, "marker": "o", "markersize": 6, "markeredgecolor": "white"}
-        (self.points_,) = self.ax_.plot(
-            drawn(self.center), rows, **merged({**look, "linestyle": "none", "zorder": 3}, point_kw)
+        intervals = (drawn(self.outer), 1.2), (drawn(self.inner), 3.6)
+        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
+            self.ax_,
+            self.names,
+            drawn(self.center),
+            intervals,
+            merged({"color": color, "markersize": 6, "zorder": 3}, point_kw),
+            {"color": color, **(line_kw or {})},
+            10.0,
         )
-        self.ax_.set_ylim(n - 0.4, -0.6)  # The first row is on top.
-        size = min(room_for(self.ax_, n + 0.2), 10.0)
-        self.ax_.set_yticks(rows, names, fontsize=size)
         inner, outer = (percent(level) for level in self.levels)
         self.ax_.set_xlabel(f"{self._quantity(ratios)}\n{inner} and {outer} intervals")
         if ratios:
@@ -237,7 +190,6 @@ class PosteriorIntervalDisplay:
         title = sentence_of_hidden(n, self.n_coordinates, "coordinates")
         if title:
             self.ax_.set_title(title, fontsize="medium")
-        self.ax_.spines[["top", "right"]].set_visible(False)
         return self
 
     def _quantity(self, ratios):

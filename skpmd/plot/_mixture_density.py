@@ -6,18 +6,21 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd.plot import _regions
 from skpmd.plot._common import (
-    BLACK,
     BLUE,
     DARK,
     GREY,
-    LIGHT,
+    Display,
     check_count,
     check_levels,
+    draw_data,
+    draw_histogram,
+    draw_line,
+    draw_regions,
     matplotlib,
-    merged,
     one_axes,
     percent,
     put_legend,
+    region_patches,
     shortened,
 )
 from skpmd.plot._mixtures import densities, marginal_of, reach
@@ -26,10 +29,9 @@ from skpmd.posterior import Posterior
 from skpmd.wrappers import innermost, inside
 
 _REGIONS = (0.5, 0.9)
-_MANY = 2000  # So many points are one image in files of vectors.
 
 
-class MixtureDensityDisplay:
+class MixtureDensityDisplay(Display):
     """Posterior mean of a mixture's density: with a band in one column, or contours in two.
 
     In one column the line is the average of the particles' densities, the band is a central
@@ -66,10 +68,7 @@ class MixtureDensityDisplay:
     ----------
     x, density, band, y, level, levels, data, sample_weight, names, bins
         As given.
-    ax_ : matplotlib Axes
-        Axes that the plot is drawn in.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     line_, band_, histogram_ : matplotlib Line2D, PolyCollection, StepPatch
         Artists for one column; None for two columns. The last is None also without data.
     contours_, points_ : matplotlib QuadContourSet, Line2D
@@ -124,15 +123,7 @@ class MixtureDensityDisplay:
             Weights of the rows in the histogram.
         bins : int, str or array-like of shape (n_bins + 1,), default="auto"
             Bins of the histogram.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        MixtureDensityDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -140,8 +131,6 @@ class MixtureDensityDisplay:
             If an option has a value that is not allowed, or X has different columns.
         TypeError
             If the innermost estimator is not a mixture.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         check_level(level)
@@ -174,42 +163,36 @@ class MixtureDensityDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
+        <ax>
         line_kw, band_kw, contour_kw : dict, default=None
             Keywords of the mean (`Axes.plot`), the band (`Axes.fill_between`) and the outlines
             (`Axes.contour`).
         data_kw : dict, default=None
             Keywords of the histogram (`Axes.stairs`) or of the points (`Axes.plot`).
-
-        Returns
-        -------
-        MixtureDensityDisplay
-            Itself.
         """
         self.ax_, self.figure_ = one_axes(ax)
         self.line_ = self.band_ = self.histogram_ = self.contours_ = self.points_ = None
         if self.y is None:
             self._draw_line(line_kw, band_kw or {}, data_kw or {})
         else:
-            self._draw_plane(contour_kw or {}, data_kw)
+            self._draw_plane(contour_kw, data_kw)
         names = shortened(self.names)
         self.ax_.set_xlabel(names[0])
         self.ax_.set_ylabel("density" if self.y is None else names[1])
-        self.ax_.spines[["top", "right"]].set_visible(False)
         return self
 
     def _draw_line(self, line_kw, band_kw, data_kw):
         if self.data is not None and len(self.data):
             values, edges = self._histogram()
-            look = {"fill": True, "facecolor": "0.9", "edgecolor": GREY, "label": "data"}
-            look |= {"linewidth": 0.8}
-            self.histogram_ = self.ax_.stairs(values, edges, **{**look, **data_kw})
+            look = {"facecolor": "0.9", "edgecolor": GREY, "label": "data", **data_kw}
+            self.histogram_ = draw_histogram(self.ax_, values, edges, look)
         look = {"color": DARK, "linewidth": 0.0, "label": f"{percent(self.level)} of particles"}
         look |= {"alpha": 0.65, **band_kw}  # The histogram is seen behind it.
         self.band_ = self.ax_.fill_between(self.x, *self.band.T, **look)
-        look = {"color": BLUE, "linewidth": 1.8, "label": "posterior mean"}
-        (self.line_,) = self.ax_.plot(self.x, self.density, **merged(look, line_kw))
+        self.line_ = draw_line(
+            self.ax_, self.x, self.density, line_kw, color=BLUE, linewidth=1.8,
+            label="posterior mean",
+        )  # fmt: skip
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.margins(x=0.0)
         self.legend_ = put_legend(self.ax_)
@@ -223,22 +206,13 @@ class MixtureDensityDisplay:
     def _draw_plane(self, contour_kw, data_kw):
         areas = np.outer(np.gradient(self.x), np.gradient(self.y))
         cuts = _regions.thresholds(self.density, areas, self.levels)
-        top = np.nextafter(max(self.density.max(), cuts[-1]), np.inf)
-        x, y = np.meshgrid(self.x, self.y, indexing="ij")
-        self.ax_.contourf(x, y, self.density, levels=[*cuts, top], colors=[LIGHT, DARK])
-        patch, handles = matplotlib("patches").Patch, []
-        for level, colour, style in zip(self.levels, (DARK, LIGHT), ("-", "--"), strict=True):
-            look = {"facecolor": colour, "edgecolor": BLUE, "linestyle": style}
-            handles.append(patch(label=f"{percent(level)} of new rows", **look))
+        grid = np.meshgrid(self.x, self.y, indexing="ij")
+        handles = region_patches(f"{percent(level)} of new rows" for level in self.levels)
         if self.data is not None and len(self.data):
-            n = len(self.data)
-            look = {"color": BLACK, "marker": "o", "markersize": 2.5, "linestyle": "none"}
-            look |= {"markeredgewidth": 0.0, "label": "data", "rasterized": n > _MANY}
-            look["alpha"] = float(np.clip(300.0 / n, 0.15, 0.7))
-            (self.points_,) = self.ax_.plot(*self.data.T, **merged(look, data_kw))
+            look = {"markersize": 2.5, "label": "data"}
+            self.points_ = draw_data(self.ax_, *self.data.T, data_kw, **look)
             handles.append(self.points_)
-        look = {"colors": BLUE, "linewidths": [0.9, 1.5], "linestyles": ["--", "-"]}
-        self.contours_ = self.ax_.contour(x, y, self.density, levels=cuts, **{**look, **contour_kw})
+        self.contours_ = draw_regions(self.ax_, grid, self.density, cuts, [0.9, 1.5], contour_kw)
         self.legend_ = put_legend(self.ax_, handles=handles)
 
 

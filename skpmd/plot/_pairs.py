@@ -8,20 +8,23 @@ from skpmd.plot._common import (
     BLUE,
     DARK,
     LIGHT,
+    PosteriorDisplay,
     check_count,
     check_levels,
     check_posterior,
     coordinates,
+    draw_line,
+    draw_regions,
     many_axes,
     matplotlib,
     percent,
     plain_numbers,
     put_title,
+    region_patches,
     sentence_of_hidden,
     shortened,
     wrapped,
 )
-from skpmd.wrappers import posterior_of
 
 _PANEL = 1.9  # Inches of a figure for each coordinate.
 _NOTHING = 1e-6  # Other particles have to have as much of the weight.
@@ -31,7 +34,7 @@ _ROUNDING, _TINY = 1e-12, 1e-150
 _LETTERS, _FONT = 18, 9  # Names have lines of so many letters, in so many points.
 
 
-class PairDisplay:
+class PairDisplay(PosteriorDisplay):
     """Regions of highest posterior density for pairs of coordinates, and marginal densities.
 
     Below the diagonal the dark region is the smallest with the probability of the inner level under
@@ -63,10 +66,7 @@ class PairDisplay:
         As given.
     axes_ : ndarray of shape (k, k) of matplotlib Axes
         Panels; those above the diagonal are empty.
-    ax_ : matplotlib Axes
-        The first of them.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     lines_ : list of matplotlib Line2D
         Marginal densities.
     contours_ : dict of (i, j) to matplotlib QuadContourSet
@@ -98,34 +98,6 @@ class PairDisplay:
         self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
 
     @classmethod
-    def from_estimator(cls, estimator, **options):
-        """Draw pairs of coordinates of ``posterior_`` of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Estimator with a `Posterior`, or a pipeline, a search and the like around one.
-        **options : dict
-            Arguments of `from_posterior`.
-
-        Returns
-        -------
-        PairDisplay
-            The display, with its artists.
-
-        Raises
-        ------
-        ValueError
-            If an option has a value that is not allowed.
-        TypeError
-            If the innermost estimator has no such posterior.
-        ImportError
-            If matplotlib is not installed.
-        """
-        matplotlib()
-        return cls.from_posterior(posterior_of(estimator), **options)
-
-    @classmethod
     def from_posterior(
         cls, posterior, *, names=None, max_coordinates=5, levels=(0.5, 0.9), ax=None, **plot_options
     ):
@@ -141,16 +113,7 @@ class PairDisplay:
             Largest number of coordinates drawn; the title says how many are not shown.
         levels : tuple of two float, default=(0.5, 0.9)
             Probabilities of the dark and the light region.
-        ax : matplotlib Axes or array of k * k of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure, whose size
-            grows with k.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PairDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -159,8 +122,6 @@ class PairDisplay:
             coordinate has a single value.
         TypeError
             If the posterior has no particles.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         check_posterior(posterior)
@@ -189,23 +150,17 @@ class PairDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or array of k * k of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure.
+        <ax>
         line_kw, contour_kw : dict, default=None
             Keywords of the marginal densities (`Axes.plot`) and of the outlines (`Axes.contour`).
-
-        Returns
-        -------
-        PairDisplay
-            Itself.
         """
         k = len(self.names)
         side = max(_PANEL * k, 4.8)
         self.axes_, self.figure_ = many_axes(ax, (k, k), (side, side))
         self.ax_ = self.axes_[0, 0]
         names = [wrapped(name, _LETTERS) for name in shortened(self.names)]
-        self.lines_ = [self._draw_marginal(j, line_kw or {}) for j in range(k)]
-        self.contours_ = {place: self._draw_pair(*place, contour_kw or {}) for place in self.pairs}
+        self.lines_ = [self._draw_marginal(j, line_kw) for j in range(k)]
+        self.contours_ = {place: self._draw_pair(*place, contour_kw) for place in self.pairs}
         for i, j in np.ndindex(k, k):
             panel = self.axes_[i, j]
             if j > i:
@@ -233,33 +188,24 @@ class PairDisplay:
         panel, (x, density, cuts) = self.axes_[j, j], self.marginals[j]
         for cut, colour in zip(cuts, (LIGHT, DARK), strict=True):
             panel.fill_between(x, 0.0, density, where=density >= cut, color=colour, linewidth=0.0)
-        (line,) = panel.plot(x, density, **{"color": BLUE, "linewidth": 1.5, **line_kw})
+        line = draw_line(panel, x, density, line_kw, color=BLUE, linewidth=1.5)
         panel.set_ylim(0.0, 1.05 * density.max())
         panel.set_yticks([])
         panel.spines[["top", "right", "left"]].set_visible(False)
         return line
 
     def _draw_pair(self, i, j, contour_kw):
-        panel, (x, y, density, cuts) = self.axes_[i, j], self.pairs[i, j]
-        top = np.nextafter(max(density.max(), cuts[-1]), np.inf)
-        panel.contourf(x, y, density, levels=[*cuts, top], colors=[LIGHT, DARK])
+        panel, (*grid, density, cuts) = self.axes_[i, j], self.pairs[i, j]
         panel.set_ylim(*self.limits[i])
         plain_numbers(panel.yaxis)
-        look = {"colors": BLUE, "linewidths": [0.8, 1.4], "linestyles": ["--", "-"]}
-        return panel.contour(x, y, density, levels=cuts, **{**look, **contour_kw})
+        return draw_regions(panel, grid, density, cuts, [0.8, 1.4], contour_kw)
 
     def _explain(self):
         """What the regions hold, beside the first panel or in it."""
-        patch, (inner, outer) = matplotlib("patches").Patch, self.levels
-        handles = [
-            patch(facecolor=DARK, edgecolor=BLUE, label=percent(inner)),
-            patch(facecolor=LIGHT, edgecolor=BLUE, linestyle="--", label=percent(outer)),
-        ]
         k = len(self.names)
-        panel = self.axes_[0, k - 1]
-        self.legend_ = panel.legend(
-            handles=handles, loc="upper right", fontsize="small", frameon=k == 1,
-            title="highest density", title_fontsize="small", labelcolor=BLACK,
+        self.legend_ = self.axes_[0, k - 1].legend(
+            handles=region_patches(map(percent, self.levels)), loc="upper right", fontsize="small",
+            frameon=k == 1, title="highest density", title_fontsize="small", labelcolor=BLACK,
         )  # fmt: skip
 
 

@@ -5,14 +5,14 @@ from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats
 from skpmd.plot._common import (
-    BLACK,
     BLUE,
-    DARK,
-    LIGHT,
+    Display,
     check_count,
     check_levels,
+    draw_bands,
+    draw_data,
+    draw_line,
     matplotlib,
-    merged,
     one_axes,
     percent,
     put_legend,
@@ -22,10 +22,8 @@ from skpmd.plot._tables import along_column, column_of, name_of
 from skpmd.predictive import NormalMixture
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
 
-_MANY = 2000  # So many points are one image in files of vectors.
 
-
-class PredictiveBandDisplay:
+class PredictiveBandDisplay(Display):
     """Mean and two bands of a predictive distribution along one column, with the data.
 
     At each point a band contains a new observation with the given probability. Use
@@ -58,10 +56,7 @@ class PredictiveBandDisplay:
     ----------
     x, center, inner, outer, levels, data, name, center_name, data_name, target_name, band_name
         As given.
-    ax_ : matplotlib Axes
-        Axes that the plot is drawn in.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     line_ : matplotlib Line2D
         Means.
     inner_band_, outer_band_ : matplotlib PolyCollection
@@ -119,15 +114,7 @@ class PredictiveBandDisplay:
             Probabilities of the dark and of the light band.
         n_points : int, default=200
             Number of points.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PredictiveBandDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -136,8 +123,6 @@ class PredictiveBandDisplay:
             several targets.
         TypeError
             If the innermost estimator has no predictive distributions and no intervals.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         levels, n_points = check_levels(levels), check_count("n_points", n_points, 2)
@@ -192,15 +177,7 @@ class PredictiveBandDisplay:
             Probabilities of the dark and of the light band.
         name : str, default="x"
             Name of x.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PredictiveBandDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -209,8 +186,6 @@ class PredictiveBandDisplay:
             distribution.
         TypeError
             If ``distribution`` is not a `NormalMixture`.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         if not isinstance(distribution, NormalMixture):
@@ -238,45 +213,30 @@ class PredictiveBandDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
+        <ax>
         line_kw, band_kw, point_kw : dict, default=None
             Keywords of the means (`Axes.plot`), of both bands (`Axes.fill_between`) and of the data
             (`Axes.plot`).
-
-        Returns
-        -------
-        PredictiveBandDisplay
-            Itself.
         """
         self.ax_, self.figure_ = one_axes(ax)
-        bands = {"linewidth": 0.0, **(band_kw or {})}
-        inner, outer = (f"{percent(level)} of {self.band_name}" for level in self.levels)
-        self.outer_band_ = self.ax_.fill_between(
-            self.x, *self.outer.T, **{"color": LIGHT, "label": outer, **bands}
+        labels = [f"{percent(level)} of {self.band_name}" for level in self.levels]
+        self.inner_band_, self.outer_band_ = draw_bands(
+            self.ax_, self.x, self.inner.T, self.outer.T, labels, band_kw
         )
-        self.inner_band_ = self.ax_.fill_between(
-            self.x, *self.inner.T, **{"color": DARK, "label": inner, **bands}
-        )
-        look = {"color": BLUE, "linewidth": 1.8, "label": self.center_name}
-        (self.line_,) = self.ax_.plot(self.x, self.center, **merged(look, line_kw))
+        self.line_ = draw_line(
+            self.ax_, self.x, self.center, line_kw, color=BLUE, linewidth=1.8,
+            label=self.center_name,
+        )  # fmt: skip
         self.points_ = None
         if self.data is not None:
-            self.points_ = self._draw_data(point_kw)
-        self.ax_.set_xlabel(shortened([self.name])[0])
-        self.ax_.set_ylabel(shortened([self.target_name])[0])
+            self.points_ = draw_data(
+                self.ax_, *self.data, point_kw, markersize=3.0, label=self.data_name
+            )
+        xlabel, ylabel = shortened([self.name]) + shortened([self.target_name])
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         self.ax_.margins(x=0.0)
-        self.ax_.spines[["top", "right"]].set_visible(False)
         self.legend_ = put_legend(self.ax_)
         return self
-
-    def _draw_data(self, point_kw):
-        n = len(self.data[0])
-        look = {"color": BLACK, "marker": "o", "markersize": 3.0, "linestyle": "none"}
-        look |= {"markeredgewidth": 0.0, "label": self.data_name, "rasterized": n > _MANY}
-        look["alpha"] = float(np.clip(300.0 / max(n, 1), 0.15, 0.7))
-        (points,) = self.ax_.plot(*self.data, **merged(look, point_kw))
-        return points
 
 
 def _data(x, y):

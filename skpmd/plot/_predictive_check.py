@@ -7,11 +7,15 @@ from skpmd._base.utils import as_floats, as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.plot._common import (
     BLUE,
-    DARK,
     LIGHT,
     VERMILION,
+    Display,
     check_levels,
     check_option,
+    draw_bands,
+    draw_histogram,
+    draw_line,
+    draw_marks,
     matplotlib,
     merged,
     one_axes,
@@ -27,7 +31,7 @@ _KINDS = "auto", "density", "frequency"
 _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.
 
 
-class PosteriorPredictiveCheckDisplay:
+class PosteriorPredictiveCheckDisplay(Display):
     """Observed targets beside data sets that were drawn from the posterior predictive.
 
     A model that explains the data draws data sets like them. There are three kinds of plots: the
@@ -57,10 +61,7 @@ class PosteriorPredictiveCheckDisplay:
         As given.
     p_value : float or None
         For a statistic: the share of replicated data sets in which it is larger; ties count half.
-    ax_ : matplotlib Axes
-        Axes that the plot is drawn in.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     observed_ : matplotlib Line2D
         Observed data.
     inner_, outer_ : matplotlib PolyCollection or LineCollection
@@ -94,7 +95,7 @@ class PosteriorPredictiveCheckDisplay:
             self.p_value = float(above)
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, n_draws=200, random_state=0, ax=None, **options):
+    def from_estimator(cls, estimator, X, y, *, n_draws=200, random_state=0, **options):
         """Draw data sets at the rows of X, and compare them with y.
 
         Parameters
@@ -112,15 +113,8 @@ class PosteriorPredictiveCheckDisplay:
             Number of data sets.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
         **options : dict
             Arguments of `from_predictions`.
-
-        Returns
-        -------
-        PosteriorPredictiveCheckDisplay
-            The display, with its artists.
 
         Raises
         ------
@@ -128,13 +122,11 @@ class PosteriorPredictiveCheckDisplay:
             If an option has a value that is not allowed.
         TypeError
             If no estimator inside has ``sample_y``.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         n_draws = check_n_draws("n_draws", n_draws)
         draws = _draws(estimator, X, n_draws, as_generator(random_state))
-        return cls.from_predictions(y, draws.T, ax=ax, **options)
+        return cls.from_predictions(y, draws.T, **options)
 
     @classmethod
     def from_predictions(
@@ -159,23 +151,13 @@ class PosteriorPredictiveCheckDisplay:
             Probabilities of the dark and of the light band, or of the thick and the thin line.
         name : str, default=None
             Name of the target or statistic, for the axis.
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PosteriorPredictiveCheckDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
         ValueError
             If shapes do not match, an option has a value that is not allowed, or the statistic
             returns no number.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         levels, kind = check_levels(levels), check_option("kind", kind, _KINDS)
@@ -201,17 +183,11 @@ class PosteriorPredictiveCheckDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw in; by default those of a new figure.
+        <ax>
         observed_kw : dict, default=None
             Keywords for the observed data (`Axes.plot`, for a statistic `Axes.axvline`).
         replicated_kw : dict, default=None
             Keywords for the replicated data (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
-
-        Returns
-        -------
-        PosteriorPredictiveCheckDisplay
-            Itself.
         """
         self.ax_, self.figure_ = one_axes(ax)
         self.inner_ = self.outer_ = self.histogram_ = None
@@ -221,49 +197,41 @@ class PosteriorPredictiveCheckDisplay:
             "statistic": self._draw_statistic,
         }[self.kind]
         self.observed_ = draw(observed_kw, replicated_kw or {})
-        self.ax_.spines[["top", "right"]].set_visible(False)
+        self.ax_.set_xlabel(shortened([self.name])[0])
         self.legend_ = put_legend(self.ax_)
         return self
 
     def _bands(self):
-        """Lower and upper ends of the inner and the outer level over the data sets."""
+        """Ends (2, g) of the inner and the outer level over the data sets, and their labels."""
         tails = [0.5 - 0.5 * level for level in self.levels]
-        return [np.quantile(self.replicated, (tail, 1.0 - tail), axis=0) for tail in tails]
+        ends = [np.quantile(self.replicated, (tail, 1.0 - tail), axis=0) for tail in tails]
+        return *ends, [f"{percent(level)} of replicated" for level in self.levels]
 
     def _draw_density(self, observed_kw, replicated_kw):
-        inner, outer = self._bands()
-        names = [f"{percent(level)} of replicated" for level in self.levels]
-        look = {"linewidth": 0.0, **replicated_kw}
-        self.outer_ = self.ax_.fill_between(
-            self.x, *outer, **{"color": LIGHT, "label": names[1], **look}
-        )
-        self.inner_ = self.ax_.fill_between(
-            self.x, *inner, **{"color": DARK, "label": names[0], **look}
-        )
-        look = {"color": VERMILION, "linewidth": 1.8, "label": "observed"}
-        (line,) = self.ax_.plot(self.x, self.observed, **merged(look, observed_kw))
-        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="density")
+        self.inner_, self.outer_ = draw_bands(self.ax_, self.x, *self._bands(), replicated_kw)
+        line = draw_line(
+            self.ax_, self.x, self.observed, observed_kw, color=VERMILION, linewidth=1.8,
+            label="observed",
+        )  # fmt: skip
+        self.ax_.set_ylabel("density")
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.margins(x=0.0)
         return line
 
     def _draw_frequency(self, observed_kw, replicated_kw):
-        (inner, outer), n = self._bands(), len(self.x)
-        names, is_number = (
-            [f"{percent(one)} of replicated" for one in self.levels],
-            _are_numbers(self.x),
-        )
+        (*ends, labels), n, is_number = self._bands(), len(self.x), _are_numbers(self.x)
         places = self.x if is_number else np.arange(n)
-        look = {"color": BLUE, **replicated_kw}
-        self.outer_ = self.ax_.vlines(
-            places, *outer, **{"linewidth": 1.4, "label": names[1], **look}
-        )
-        self.inner_ = self.ax_.vlines(
-            places, *inner, **{"linewidth": 5.0, "label": names[0], **look}
-        )
-        look = {"color": VERMILION, "marker": "X", "markersize": 8, "linestyle": "none"}
-        look |= {"markeredgecolor": "white", "label": "observed", "zorder": 3}
-        (line,) = self.ax_.plot(places, self.observed, **merged(look, observed_kw))
+        self.outer_, self.inner_ = (
+            self.ax_.vlines(
+                places, *ends[j],
+                **{"color": BLUE, "linewidth": width, "label": labels[j], **replicated_kw},
+            )
+            for j, width in ((1, 1.4), (0, 5.0))
+        )  # fmt: skip
+        line = draw_marks(
+            self.ax_, places, self.observed, observed_kw, color=VERMILION, marker="X", markersize=8,
+            label="observed", zorder=3,
+        )  # fmt: skip
         if not is_number:
             names = shortened(self.x)
             is_long = sum(map(len, names)) > 50
@@ -271,21 +239,19 @@ class PosteriorPredictiveCheckDisplay:
             self.ax_.set_xticks(places, names, **turned)
         elif n <= _FEW:
             self.ax_.set_xticks(places)
-        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="frequency")
+        self.ax_.set_ylabel("frequency")
         self.ax_.set_xlim(places[0] - 0.6, places[-1] + 0.6)
         self.ax_.set_ylim(bottom=0.0)
         return line
 
     def _draw_statistic(self, observed_kw, replicated_kw):
         values, edges = np.histogram(self.replicated, bins=_bins(self.replicated))
-        look = {"fill": True, "facecolor": LIGHT, "edgecolor": BLUE, "label": "replicated"}
-        look |= {"linewidth": 0.8}
-        self.histogram_ = self.ax_.stairs(values, edges, **{**look, **replicated_kw})
+        look = {"facecolor": LIGHT, "edgecolor": BLUE, "label": "replicated", **replicated_kw}
+        self.histogram_ = draw_histogram(self.ax_, values, edges, look)
         label = f"observed: {100 * self.p_value:.3g} % of replicated are larger"
         look = {"color": VERMILION, "linewidth": 2.0, "label": label}
-        line = self.ax_.axvline(self.observed, **merged(look, observed_kw))
-        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="replicated data sets")
-        return line
+        self.ax_.set_ylabel("replicated data sets")
+        return self.ax_.axvline(self.observed, **merged(look, observed_kw))
 
 
 def _are_numbers(values):

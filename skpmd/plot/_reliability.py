@@ -10,11 +10,14 @@ from skpmd.plot._common import (
     BLUE,
     GREY,
     LIGHT,
+    Display,
     check_count,
     check_option,
+    draw_histogram,
+    draw_marks,
     many_axes,
     matplotlib,
-    merged,
+    open_frame,
     percent,
     put_legend,
     shortened,
@@ -24,7 +27,7 @@ from skpmd.wrappers import inside
 _HISTOGRAM_BINS = 20
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Frequencies of a class against its predicted probabilities, above their histogram.
 
     Rows are sorted into bins by their predicted probability. A point shows the mean prediction of a
@@ -105,10 +108,7 @@ class ReliabilityDisplay:
         self.level, self.name, self.class_name = level, name, class_name
 
     @classmethod
-    def from_estimator(
-        cls, estimator, X, y, *, sample_weight=None, n_bins=10, strategy="uniform", level=0.9,
-        pos_label=None, name=None, ax=None, **plot_options,
-    ):  # fmt: skip
+    def from_estimator(cls, estimator, X, y, *, pos_label=None, name=None, **options):
         """Draw the diagram of a fitted classifier's ``predict_proba``.
 
         Parameters
@@ -119,28 +119,13 @@ class ReliabilityDisplay:
             Rows that were not fitted.
         y : array-like of shape (n_samples,)
             Classes of the rows.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, as in `from_predictions`; so are the next three parameters.
-        n_bins : int, default=10
-            Number of bins.
-        strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or with about equally many rows.
-        level : float, default=0.9
-            Posterior probability of an interval.
         pos_label : int, float, bool or str, default=None
             The class whose probability is shown; by default the second of two classes. With more
             classes it has to be given.
         name : str, default=None
             Name for the legend; by default the class name of the innermost estimator.
-        ax : matplotlib Axes or two of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        ReliabilityDisplay
-            The display, with its artists.
+        **options : dict
+            Arguments of `from_predictions`.
 
         Raises
         ------
@@ -148,8 +133,6 @@ class ReliabilityDisplay:
             If an option has a value that is not allowed, or y has different classes.
         TypeError
             If the estimator has no ``predict_proba``.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         if not hasattr(estimator, "predict_proba"):
@@ -163,11 +146,9 @@ class ReliabilityDisplay:
         y = column_or_1d(y)
         if not set(np.unique(y).tolist()) <= set(np.asarray(classes).tolist()):
             raise ValueError(f"y must hold classes of the estimator, {classes}, and has others.")
-        return cls.from_predictions(
-            y, table[:, classes.index(pos_label)], sample_weight=sample_weight, n_bins=n_bins,
-            strategy=strategy, level=level, pos_label=pos_label,
-            name=type(inside(estimator)).__name__ if name is None else name, ax=ax, **plot_options,
-        )  # fmt: skip
+        name = type(inside(estimator)).__name__ if name is None else name
+        prob = table[:, classes.index(pos_label)]
+        return cls.from_predictions(y, prob, pos_label=pos_label, name=name, **options)
 
     @classmethod
     def from_predictions(
@@ -194,22 +175,12 @@ class ReliabilityDisplay:
             The class; by default 1, or True, if y holds 0 and 1, -1 and 1, or booleans.
         name : str, default=None
             Name for the legend.
-        ax : matplotlib Axes or two of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        ReliabilityDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
         ValueError
             If an option has a value that is not allowed, or a probability is not in [0, 1].
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         check_level(level), check_option("strategy", strategy, ("uniform", "quantile"))
@@ -247,29 +218,25 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or two of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure.
+        <ax>
         color : matplotlib color, default="#0072B2"
             Colour of points, bars and the outline of the histogram.
         line_kw, bar_kw, histogram_kw : dict, default=None
             Keywords of the points (`Axes.plot`), the intervals (`Axes.vlines`) and the histogram
             (`Axes.stairs`).
-
-        Returns
-        -------
-        ReliabilityDisplay
-            Itself.
         """
         axes, self.figure_ = many_axes(ax, (2, 1), (5.2, 6.0), sharex=True, height_ratios=(3, 1))
         self.axes_ = axes.ravel()
         self.ax_, self.histogram_ax_ = self.axes_
         (self.diagonal_,) = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle="--")
+        open_frame(*self.axes_)
         look = {"color": color, "linewidth": 1.6, **(bar_kw or {})}
         self.bars_ = self.ax_.vlines(self.prob_pred, *self.interval.T, **look)
         named = f"{shortened([self.name])[0]}, " if self.name else ""
-        look = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
-        look |= {"markeredgecolor": "white", "label": f"{named}{percent(self.level)} intervals"}
-        (self.line_,) = self.ax_.plot(self.prob_pred, self.prob_true, **merged(look, line_kw))
+        self.line_ = draw_marks(
+            self.ax_, self.prob_pred, self.prob_true, line_kw, color=color, markersize=6,
+            label=f"{named}{percent(self.level)} intervals",
+        )  # fmt: skip
         self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         self._draw_histogram(color, histogram_kw or {})
         short = shortened([self.class_name])[0] if self.class_name else ""
@@ -285,11 +252,9 @@ class ReliabilityDisplay:
         )
         panel, is_first = self.histogram_ax_, not self.histogram_ax_.patches
         look = {"edgecolor": color, "linewidth": 1.2, "fill": is_first, "facecolor": LIGHT}
-        self.histogram_ = panel.stairs(values, edges, **{**look, **histogram_kw})
+        self.histogram_ = draw_histogram(panel, values, edges, {**look, **histogram_kw})
         is_weighted = bool((self.sample_weight != 1.0).any())
         panel.set_ylabel("weight of rows" if is_weighted else "rows")
-        for one in self.axes_:
-            one.spines[["top", "right"]].set_visible(False)
 
 
 def jeffreys_interval(hits, counts, level):

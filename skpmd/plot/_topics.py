@@ -5,24 +5,26 @@ import numpy as np
 from skpmd._base.utils import check_level
 from skpmd.plot._common import (
     BLUE,
+    PosteriorDisplay,
     check_count,
+    draw_rows,
     many_axes,
     matplotlib,
     merged,
+    open_frame,
     percent,
     put_title,
-    room_for,
     sentence_of_hidden,
     shortened,
 )
-from skpmd.wrappers import column_names, posterior_of
+from skpmd.wrappers import column_names
 
 _COLUMNS = 3  # Panels beside each other.
 # Inches: width of a panel and what a letter adds, height of a word, and what is around them.
 _PANEL, _LETTER, _ROW, _FRAME = 2.1, 0.075, 0.19, 0.6
 
 
-class TopicDisplay:
+class TopicDisplay(PosteriorDisplay):
     """The most probable words of topics, with credible intervals of their probabilities.
 
     Each panel shows a topic. A point is the posterior mean of a word's probability, and a line its
@@ -52,10 +54,7 @@ class TopicDisplay:
         As given.
     axes_ : ndarray of shape (k,) of matplotlib Axes
         Panels.
-    ax_ : matplotlib Axes
-        The first of them.
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    <figure>
     points_, lines_ : list of matplotlib Line2D, list of matplotlib LineCollection
         Means and intervals of each topic.
 
@@ -78,39 +77,10 @@ class TopicDisplay:
         self.probability, self.interval, self.level = probability, interval, level
         self.n_topics = len(topics) if n_topics is None else n_topics
 
-    @classmethod
-    def from_estimator(cls, estimator, *, feature_names=None, **options):
-        """Draw topics of a fitted `LDATopicModelPMD`.
-
-        Parameters
-        ----------
-        estimator : estimator
-            The topic model, or a pipeline or the like around it.
-        feature_names : sequence of str, default=None
-            The words; by default those of the fitted data frame, or of the previous steps in a
-            pipeline.
-        **options : dict
-            Arguments of `from_posterior`.
-
-        Returns
-        -------
-        TopicDisplay
-            The display, with its artists.
-
-        Raises
-        ------
-        ValueError
-            If an option has a value that is not allowed.
-        TypeError
-            If the innermost estimator has no such posterior.
-        ImportError
-            If matplotlib is not installed.
-        """
-        matplotlib()
-        posterior = posterior_of(estimator)
-        if feature_names is None:
-            feature_names = column_names(estimator)
-        return cls.from_posterior(posterior, feature_names=feature_names, **options)
+    @staticmethod
+    def _known_of(estimator):
+        """The words, of the fitted data frame or of the previous steps in a pipeline."""
+        return {"feature_names": column_names(estimator)}
 
     @classmethod
     def from_posterior(
@@ -124,7 +94,8 @@ class TopicDisplay:
         posterior : TopicPosterior
             Posterior to draw.
         feature_names : sequence of str, default=None
-            The words; by default their numbers.
+            The words; by default their numbers, or what `from_estimator` knows them by: the fitted
+            data frame, or the previous steps in a pipeline.
         topics : sequence of int, default=None
             Numbers of the topics to draw, in this order; by default all, with the largest shares
             first.
@@ -134,16 +105,7 @@ class TopicDisplay:
             Largest number of topics drawn; the title says how many are not shown.
         level : float, default=0.9
             Posterior probability of an interval.
-        ax : matplotlib Axes or array of k of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure, whose size
-            grows with the numbers of topics and words.
-        **plot_options : dict
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        TopicDisplay
-            The display, with its artists.
+        <drawing>
 
         Raises
         ------
@@ -151,8 +113,6 @@ class TopicDisplay:
             If an option has a value that is not allowed, or there are not as many names as words.
         TypeError
             If the posterior is not of topics.
-        ImportError
-            If matplotlib is not installed.
         """
         matplotlib()
         if not (hasattr(posterior, "top_words") and hasattr(posterior, "pseudo_counts")):
@@ -187,17 +147,11 @@ class TopicDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or array of k of them, default=None
-            Axes to draw in; a single one is divided. By default those of a new figure.
+        <ax>
         color : matplotlib color, default="#0072B2"
             Colour of points and lines.
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
-
-        Returns
-        -------
-        TopicDisplay
-            Itself.
         """
         k, n = self.probability.shape
         shape = (-(-k // _COLUMNS), min(k, _COLUMNS))
@@ -211,7 +165,7 @@ class TopicDisplay:
         self.axes_ = axes.ravel()[:k]
         self.ax_, self.points_, self.lines_ = self.axes_[0], [], []
         for place in range(k):
-            self._draw_topic(place, color, point_kw, line_kw or {})
+            self._draw_topic(place, color, point_kw, line_kw)
         for panel in self.axes_[max(0, k - shape[1]) :]:
             panel.set_xlabel(f"probability\n{percent(self.level)} interval", fontsize="small")
         put_title(
@@ -220,25 +174,19 @@ class TopicDisplay:
         return self
 
     def _draw_topic(self, place, color, point_kw, line_kw):
-        panel, rows = self.axes_[place], np.arange(len(self.words[place]))
-        ends = self.interval[place]
-        self.lines_.append(
-            panel.hlines(rows, *ends.T, **{"color": color, "linewidth": 1.6, **line_kw})
-        )
-        look = {"color": color, "marker": "o", "markersize": 5, "markeredgecolor": "white"}
-        (points,) = panel.plot(
-            self.probability[place], rows, **merged({**look, "linestyle": "none"}, point_kw)
-        )
-        self.points_.append(points)
-        panel.set_ylim(len(rows) - 0.4, -0.6)
-        size = min(room_for(panel, len(rows) + 0.2), 9.0)
-        panel.set_yticks(rows, shortened(self.words[place]), fontsize=size)
+        panel, ends = self.axes_[place], self.interval[place]
+        points, (lines,) = draw_rows(
+            panel, self.words[place], self.probability[place], [(ends, 1.6)],
+            merged({"color": color, "markersize": 5}, point_kw),
+            {"color": color, **(line_kw or {})}, 9.0,
+        )  # fmt: skip
+        self.points_.append(points), self.lines_.append(lines)
         panel.set_xlim(0.0, 1.05 * max(ends.max(), self.probability[place].max()))
         panel.tick_params(axis="x", labelsize="small")
         panel.locator_params(axis="x", nbins=3)
         share = f"{100 * self.shares[place]:.1f} % of words"
         panel.set_title(f"topic {self.topics[place]}: {share}", fontsize="small")
-        panel.spines[["top", "right"]].set_visible(False)
+        open_frame(panel)
 
 
 def _topics(topics, counts):

@@ -12,7 +12,7 @@ DEFECTS = [
     ),
     Defect(
         "the largest importance weights stay as they are",
-        "engine/psis.py",
+        "engine/diagnostics.py",
         "if np.isfinite(k) and scale > 0.0:",
         "if False:",
         "api/test_model_comparison.py",
