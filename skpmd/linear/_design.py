@@ -16,6 +16,7 @@ from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
+from skpmd.linear._priors import precision_matrix
 from skpmd.proposals.sinh_arcsinh import most_skewed
 
 _ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
@@ -25,9 +26,9 @@ class LinearModel(Model):
     """A likelihood of K linear predictors, the logits, under a prior on their coefficients.
 
     A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
-    offers `differentiate` and `differentiate_single` for any move, `gaussian_target` and
-    `skew_axes` (by `_third_derivatives`) for fitted proposals, and ``expected_logits`` for a
-    Gaussian without correlations.
+    whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`
+    and `differentiate`, and for fitted proposals ``gaussian_target``, ``expected_logits`` and
+    `_third_derivatives`, which `OneLogit` makes of two functions.
 
     With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
     last coefficient is then the intercept, and no column of ones is ever stored. The prior may be a
@@ -39,6 +40,7 @@ class LinearModel(Model):
     """
 
     n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
+    has_stiff_rows = False
 
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df
@@ -201,8 +203,8 @@ class LinearModel(Model):
         raise NotImplementedError
 
     def differentiate_single(self, table, y, weight, total):
-        """Write derivatives over logits in float32, in that precision; ``total`` stays."""
-        raise NotImplementedError
+        """Write derivatives over logits in float32; a kernel may do so in that precision alone."""
+        self.differentiate(table, y, weight, total)
 
     def _places(self, m, batches):
         """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows).
@@ -233,6 +235,78 @@ class LinearModel(Model):
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
+
+
+class OneLogit(LinearModel):
+    """A likelihood of one linear predictor.
+
+    A subclass offers two kernels, `expected` and `expected_third`, for all that fitted proposals
+    ask for.
+    """
+
+    def expected(self, centre, spread, y, weight):
+        """Weighted E[d log p(y | z) / dz] and E[-d2 log p / dz2] of each row, both (n,).
+
+        ``centre`` and ``spread`` (n,) are means and standard deviations of normal z; y and
+        ``weight`` are those of the rows.
+        """
+        raise NotImplementedError
+
+    def expected_third(self, centre, spread, y, weight):
+        """Weighted E[d3 log p(y | z) / dz3] of each row, (n,); see `expected`."""
+        raise NotImplementedError
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        """Expected gradient and negative Hessian of the log joint density under a Gaussian.
+
+        Returns E[grad log p(theta, data)], of shape (d,), and E[-Hessian log p(theta, data)],
+        (d, d), with the prior's positive stand-in where it has one. b is the power of the
+        likelihood. At ``cov=None`` the values at the mean itself are returned.
+        """
+        sd = None if cov is None else np.sqrt(np.diag(cov))
+        gradient, precision = self.prior.expected(mean, sd)
+        hessian = precision_matrix(precision)
+        return add_up(partial(self._add_expected, mean, cov, b), batches, gradient, hessian)
+
+    def _add_expected(self, mean, cov, b, batches, gradient, hessian):
+        """Add what the rows of the batches make of it."""
+
+        def of(piece):
+            X, y, weight = self.design(piece)
+            spread = np.zeros(len(X))
+            if cov is not None:
+                spread = np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
+            slope, curvature = self.expected(X @ mean, spread, y, weight)
+            return b * (X.T @ slope), b * ((X.T * curvature) @ X)
+
+        for slope, curvature in in_order(of, self._designs(batches)):
+            gradient += slope
+            hessian += curvature
+
+    def expected_logits(self, centre, spread, y):
+        """Derivatives of log-likelihoods, averaged over independent normal logits.
+
+        ``centre`` and ``spread``, of shape (n, 1), are means and variances of the logits; at
+        ``spread=None`` the values are those at the means. y has the shape (n,).
+
+        Returns E[d log p / dz] and E[-d2 log p / dz2], of shape (n, 1), and a callable that maps
+        changes of the logits, (n, 1), to the curvature times them.
+        """
+        sd = np.zeros(len(y)) if spread is None else np.sqrt(spread[:, 0])
+        slope, curvature = self.expected(centre[:, 0], sd, y, np.ones(len(y)))
+        curvature = curvature[:, None]
+        return slope[:, None], curvature, lambda change: curvature * change
+
+    def _third_derivatives(self, mean, chol, batches):
+        """For each piece whitened rows and the expected third derivatives by their logits."""
+
+        def of(piece):
+            X, y, weight = self.design(piece)
+            white = X @ chol
+            spread = np.linalg.norm(white, axis=1)
+            return white, self.expected_third(X @ mean, spread, y, weight)
+
+        return in_order(of, self._designs(batches))
 
 
 def _largest_of(one, other, max_rows):

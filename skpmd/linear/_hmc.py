@@ -35,7 +35,8 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     target, inside = _log_joint(model, batches, start, power)
     # Under a prior with the tails of a power, so has the posterior where classes separate, and
     # far out there the flow of a normal is worse than none.
-    stiff = None if np.isfinite(model.tail_df) else partial(stiff_rows, model, batches, power)
+    is_stiff = model.has_stiff_rows and not np.isfinite(model.tail_df)
+    stiff = partial(stiff_rows, model, batches, power) if is_stiff else None
     yield from moved(
         model, target, start, plain.mean, plain.factor, n_particles, power, rng,
         stiff=stiff, inside=inside,

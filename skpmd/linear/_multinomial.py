@@ -20,7 +20,7 @@ class SoftmaxModel(LinearModel):
     to K - 1, K = ``n_classes``; other parameters are as of `LinearModel`.
     """
 
-    table_size = 1 << 17
+    table_size, has_stiff_rows = 1 << 17, True
 
     def __init__(self, prior, fit_intercept, n_classes, shift=None):
         super().__init__(prior, fit_intercept, shift)
@@ -48,7 +48,7 @@ class SoftmaxModel(LinearModel):
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
 
-        Arguments and results are as in `LogisticModel.gaussian_target`. The K logits of a row are
+        Arguments and results are as in `OneLogit.gaussian_target`. The K logits of a row are
         jointly Gaussian, and expectations are means over 128 quasi-random nodes, more where K > 32:
         probabilities err by about 2e-4 where logits have an sd of 0.5, by 2e-3 at 1.5 and by 8e-3
         at 4 (root mean square over rows). The fixed point of
@@ -92,7 +92,7 @@ class SoftmaxModel(LinearModel):
                 blocks[other, :, k] -= block
 
     def expected_logits(self, centre, spread, y):
-        """Expectations over independent normal logits; see `LogisticModel.expected_logits`.
+        """Expectations over independent normal logits; see `OneLogit.expected_logits`.
 
         The curvature E[diag(p) - p p^T] of a row is a K x K matrix. Its diagonal is exact, by the
         rule of `gaussian_target`; products with it take diag(q) - q q^T, where q = E[p], scaled to

@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_softmax, ndtri, softmax
+from scipy.special import expit, gammaln, log_softmax, ndtri, softmax
 from scipy.stats import chi2, norm, qmc
 from sklearn.datasets import load_iris
 
+from skpmd import BayesianLogisticRegressionPMD
+from skpmd._rows.rows import Rows
 from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.loop import Options
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._bernoulli import LogisticModel
-from skpmd.linear._design import normal_nodes
-from skpmd.linear._fit import proposal_components
+from skpmd.linear._design import OneLogit, normal_nodes
+from skpmd.linear._fit import find_posterior, proposal_components
 from skpmd.linear._kernels import add_log_sigmoid, add_log_softmax, expected_softmax
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
@@ -448,6 +451,48 @@ def posterior(model, batches, n=8000, seed=0):
     components, shares = proposal_components(model, batches, "auto", 1.0)
     rng = np.random.default_rng(seed)
     return importance_sample(model, batches, components, shares, n, 1.0, rng)
+
+
+class Poisson(OneLogit):
+    """Counts with rate exp(z): what a further likelihood has to say."""
+
+    def add_log_likelihoods(self, table, y, weight, total):
+        z = table[:, 0].astype(float)
+        total += (y * z - np.exp(z) - gammaln(y + 1.0)) @ weight
+
+    def differentiate(self, table, y, weight, total):
+        self.add_log_likelihoods(table, y, weight, total)
+        table[:, 0] = weight * (y - np.exp(table[:, 0]))
+
+    def expected(self, centre, spread, y, weight):
+        rate = np.exp(centre + 0.5 * spread**2)
+        return weight * (y - rate), weight * rate
+
+    def expected_third(self, centre, spread, y, weight):
+        return -weight * np.exp(centre + 0.5 * spread**2)
+
+
+@pytest.mark.parametrize("moves", ["never", "always"])
+def test_a_further_likelihood_needs_no_other_line(moves):
+    """Rates of thirty rows by proposals and by moves, against a grid."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 1))
+    y = rng.poisson(np.exp(0.4 * X[:, 0] - 0.3)).astype(float)
+    prior = NormalPrior(np.array([1.0, 2.0]))
+    parameters = BayesianLogisticRegressionPMD(moves=moves)._parameters()
+    outcome, _, _ = find_posterior(
+        Poisson(prior, True), Rows(X, y, None, 30), parameters, Options(n_particles=4000), rng
+    )
+    slope, intercept = np.meshgrid(np.linspace(-2, 2, 201), np.linspace(-3, 2, 251))
+    theta = np.column_stack([slope.ravel(), intercept.ravel()])
+    z = theta[:, :1] * X[:, 0] + theta[:, 1:]
+    log_joint = prior.log_density(theta) + (y * z - np.exp(z)).sum(axis=1)
+    mass = np.exp(log_joint - log_joint.max())
+    mean = mass @ theta / mass.sum()
+    sd = np.sqrt(mass @ (theta - mean) ** 2 / mass.sum())
+    found, cov = moments(outcome.particles.theta, outcome.particles.log_ratio)
+    np.testing.assert_allclose((found - mean) / sd, 0.0, atol=0.12)
+    np.testing.assert_allclose(np.sqrt(np.diag(cov)) / sd, 1.0, atol=0.09)
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
