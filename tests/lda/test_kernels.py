@@ -46,7 +46,7 @@ def assign_words(assignment, model, counts, docs, *options, seeds=None):
         seeds = np.arange(docs.n, dtype=np.uint64) if seeds is None else seeds
         options = seeds, *options
     kernel = getattr(kernels, assignment)
-    given = *model.kernel_arguments(counts, 0), model.short_alpha[0]
+    given = model.arguments_of_fits(counts, 0)
     kernel(*docs, 0, docs.n, *given, *options, assigned, mass)
     return assigned, mass
 
