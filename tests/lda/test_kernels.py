@@ -254,19 +254,6 @@ def test_threads_do_not_change_the_answer(assignment, m):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("assignment", ASSIGNMENTS)
-def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
-    model, update = topics(5), LocalUpdate(assignment, 4, 1)
-    counts, seeds, few = (
-        fitted_counts(model),
-        np.arange(5, dtype=np.uint64)[None],
-        documents(*ROWS[2:]),
-    )
-    _, whole = model.add_documents(counts, 0.0, counts, DOCS, update, seeds)
-    _, part = model.add_documents(counts, 0.0, counts, few, update, seeds[:, 2:])
-    np.testing.assert_array_equal(part, whole[:, 2:])
-
-
 # ---------------------------------------------------------------------- what counts say
 @pytest.mark.parametrize(
     "eta", [np.full((1, 3), 0.4), np.random.default_rng(0).gamma(1, 1, (6, 3))]
