@@ -122,7 +122,7 @@ class _Chain:
 
     def __init__(self, topics, counts, i, seed, documents, weight, n_tokens):
         self._arguments = (*documents, weight)
-        given, alpha = topics.kernel_arguments(counts, i), topics.short_alpha[i]
+        *given, alpha = topics.arguments_of_fits(counts, i)
         self._topics = np.empty(n_tokens, dtype=np.int32)
         wide = alpha.astype(np.float64)  # as predictions have it: their kernels are compiled once
         state = kernels.first_topics(

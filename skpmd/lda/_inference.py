@@ -23,8 +23,9 @@ _SWEEPS, _SWEEPS_OF_MOMENTS = (1024, 16, 64), (8192, 64, 256)
 _BLOCK = 16  # topics are padded to multiples of this, which fill whole registers
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-# Kernels that only kernels call need no functions to call them by, which take time to compile.
-_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+# Kernels that only kernels call need no functions to call them by, which take time to compile; and
+# no divisor is zero, so that loops need not look for one.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 _INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 

@@ -31,8 +31,9 @@ _TINY = 1e-12  # is added to uniform numbers, whose logs are taken
 _ROUNDING = 1e-4  # of sums of counts in single precision
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-# Kernels that only kernels call need no functions to call them by, which take time to compile.
-_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+# Kernels that only kernels call need no functions to call them by, which take time to compile; and
+# no divisor is zero, so that loops need not look for one.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 _INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 

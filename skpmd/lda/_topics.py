@@ -119,7 +119,7 @@ class Topics:
         self.alpha, self.eta, self.eta_scale, self.V = alpha, eta, eta_scale, n_words
         self.m, self.K = alpha.shape
         self.eta_total = eta.sum(axis=0) * (n_words if len(eta) == 1 else 1.0)
-        self.short_alpha = np.maximum(alpha, _MIN_ALPHA).astype(np.float32)
+        self._alpha = np.maximum(alpha, _MIN_ALPHA).astype(np.float32)
         # Particles of one scale use one array, which may be as large as a particle's counts.
         scaled = {scale: (scale * eta).astype(np.float32) for scale in set(eta_scale.tolist())}
         self._eta = [scaled[scale] for scale in eta_scale.tolist()]
@@ -157,6 +157,10 @@ class Topics:
         scale = np.float32(counts.scale)
         return counts.words[own], scale, self._eta[i], inverse.astype(np.float32)
 
+    def arguments_of_fits(self, counts, i):
+        """The same, and alpha in single precision, as the kernels of fits take it."""
+        return *self.kernel_arguments(counts, i), self._alpha[i]
+
     # ------------------------------------------------------------------ steps
     def add_documents(
         self, onto, gain, counts, documents, update, seeds, elbo=False, weight=None
@@ -180,7 +184,7 @@ class Topics:
         entropy = np.zeros((self.m, documents.n))
 
         def assign(i, expected, start, stop):
-            given = *self.kernel_arguments(counts, i), self.short_alpha[i]
+            given = self.arguments_of_fits(counts, i)
             _assign_words(update, (*documents, start, stop, *given), seeds[i], expected, mass[i])
             if elbo:
                 kernels.entropies(*documents, start, stop, expected, entropy[i])

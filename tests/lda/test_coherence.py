@@ -67,14 +67,6 @@ def test_kinds_of_matrices_make_no_difference(make):
         np.testing.assert_array_equal(given.data, before.data)
 
 
-def test_limits_are_those_of_the_definition():
-    always, never = np.array([[1, 1], [2, 3], [0, 0]]), np.array([[1, 0], [0, 3], [0, 1]])
-    independent = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])
-    for documents, expected in ((always, 1.0), (never, -1.0), (independent, 0.0)):
-        assert topic_coherence([[2.0, 1.0]], documents) == pytest.approx(expected, abs=1e-15)
-    assert topic_coherence([[2.0, 1.0]], always, measure="umass") == math.log(1.5)
-
-
 def test_words_that_do_not_occur_are_left_out():
     topic = np.zeros((1, 12))
     topic[0, [7, 0, 1]] = 3.0, 2.0, 1.0

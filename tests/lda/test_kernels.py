@@ -46,7 +46,7 @@ def assign_words(assignment, model, counts, docs, *options, seeds=None):
         seeds = np.arange(docs.n, dtype=np.uint64) if seeds is None else seeds
         options = seeds, *options
     kernel = getattr(kernels, assignment)
-    given = *model.kernel_arguments(counts, 0), model.short_alpha[0]
+    given = model.arguments_of_fits(counts, 0)
     kernel(*docs, 0, docs.n, *given, *options, assigned, mass)
     return assigned, mass
 
@@ -252,19 +252,6 @@ def test_threads_do_not_change_the_answer(assignment, m):
     for counts, mass in answers[1:]:
         for one, other in zip((*counts, mass), (*answers[0][0], answers[0][1]), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("assignment", ASSIGNMENTS)
-def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
-    model, update = topics(5), LocalUpdate(assignment, 4, 1)
-    counts, seeds, few = (
-        fitted_counts(model),
-        np.arange(5, dtype=np.uint64)[None],
-        documents(*ROWS[2:]),
-    )
-    _, whole = model.add_documents(counts, 0.0, counts, DOCS, update, seeds)
-    _, part = model.add_documents(counts, 0.0, counts, few, update, seeds[:, 2:])
-    np.testing.assert_array_equal(part, whole[:, 2:])
 
 
 # ---------------------------------------------------------------------- what counts say

@@ -102,26 +102,6 @@ def true_counts(words):
     return Counts(words[None].astype(np.float32), words.sum(axis=0)[None], np.zeros(1), 1.0)
 
 
-def test_scale_particles_know_the_scales_when_topics_are_known():
-    _, topics, words = corpus(1500, 300, 6, 40, 0.3, 0.06)
-    model = Topics(np.full((1, 6), 1.0), np.full((1, 6), 1.0), np.ones(1), 300)
-    rng = np.random.default_rng(1)
-    state, model = learning.initialise(model, rng)
-    assert model.alpha.max() == pytest.approx(1 / 6)
-    assert model.eta_scale[0] == pytest.approx(1 / 6)
-    for t in range(1, 61):
-        rows = topics[rng.permutation(1500)[:50]][None].astype(np.float32)
-        counts = true_counts(words)
-        given = {"n_entries": 2000, "mass": rows, "gamma": 1.0 / (1.0 + t**0.7), "copies": 30.0}
-        given["weight"] = np.ones(50)
-        given["rng"] = rng
-        state, model = learning.update(state, model, counts, **given)
-    assert model.alpha[0] == pytest.approx(np.full(6, 0.3), rel=0.15)
-    assert model.eta_scale[0] == pytest.approx(0.06, rel=0.2)
-    np.testing.assert_array_equal(model.alpha, state.alpha())
-    np.testing.assert_array_equal(model.eta_scale, state.eta_scale())
-
-
 def test_a_step_on_all_documents_is_the_posterior_on_a_grid():
     _, topics, words = corpus(400, 120, 4, 30, 0.4, 0.1)
     model = Topics(np.full((1, 4), 0.25), np.full((1, 4), 0.25), np.ones(1), 120)

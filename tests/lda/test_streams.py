@@ -1,7 +1,5 @@
 """Topic models in parts: streams, growing vocabularies, Ctrl-C and calls that fail."""
 
-import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -311,23 +309,6 @@ def test_an_interrupted_part_changes_nothing(monkeypatch, owner, name, at, param
     np.testing.assert_equal(fitted.history_, history)
     straight = stream(**params).partial_fit(X[:60]).partial_fit(X[60:])
     assert_equal(fitted.partial_fit(X[60:]), straight)
-
-
-def test_no_thread_writes_after_an_interrupt(monkeypatch):
-    fitted = stream(n_jobs=2).partial_fit(X[:20])
-    before, true, first = state(fitted), _kernels.deposit, threading.Lock()
-
-    def slow(*args):
-        if first.acquire(blocking=False):
-            raise KeyboardInterrupt
-        time.sleep(0.1)
-        true(*args)
-
-    monkeypatch.setattr(_kernels, "deposit", slow)
-    with pytest.raises(KeyboardInterrupt):
-        fitted.partial_fit(X[20:40])
-    time.sleep(0.2)
-    assert_same_state(state(fitted), before)
 
 
 @pytest.mark.parametrize("where", ["step", "bad"])
