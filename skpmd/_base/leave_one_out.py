@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, tail_length
+from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, pareto_smoothed, tail_length
 from skpmd.engine.particles import effective_sample_size
-from skpmd.engine.psis import pareto_smoothed
 
 # Particles under which a row is impossible may have so much weight together, by rounding.
 _NEGLIGIBLE = 1e-6

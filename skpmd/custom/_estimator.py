@@ -49,11 +49,10 @@ from skpmd.custom._rows import rows_of
 from skpmd.custom._stream import step_from_values
 from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
-from skpmd.engine.from_values import from_values
+from skpmd.engine.from_values import compared, from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
-from skpmd.engine.second_opinion import compared
 from skpmd.posterior import Posterior
 
 _CHAINS = "give the model parameters of like scales that depend less on each other"

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd.engine import mirror
 from skpmd.engine.edges import edges
 from skpmd.engine.values import without_errors
 
@@ -34,12 +35,8 @@ def edges_given_rows(model, batches, outcome, support):
         return None
 
     def log_joint(points):
-        values = model.log_prior(points)
-        for batch in batches:
-            possible = values > -np.inf
-            if possible.any():
-                values[possible] += model.log_likelihood(points[possible], batch)
-        return values
+        log_prior = model.log_prior(points)
+        return log_prior + mirror.log_likelihood_inside(model, points, batches, log_prior)
 
     found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
     return _within(found, support)

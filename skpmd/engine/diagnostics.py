@@ -59,11 +59,45 @@ def pareto_k(log_ratio):
     excess = excess[excess > 0.0]
     if len(excess) < 5 or excess[-1] <= 1e-12:
         return -np.inf
-    k, _ = generalised_pareto(excess)
-    return float(regularised(k, len(excess)))
+    k, _ = _generalised_pareto(excess)
+    return float(_regularised(k, len(excess)))
 
 
-def regularised(k, n):
+def pareto_smoothed(log_ratio):
+    """Normalised log weights (m,) and k-hat, from unnormalised ones.
+
+    The largest are replaced by quantiles of the generalised Pareto distribution that fits them, and
+    none is larger than the largest was (Vehtari et al. 2024, algorithm 1). k-hat is nan where too
+    few are above the tail's cutoff, and nothing is replaced; it is -inf where these differ by no
+    more than rounding.
+    """
+    out = log_ratio - log_ratio.max()
+    n_tail = tail_length(np.isfinite(out).sum())
+    if n_tail < 5:
+        return log_weights(out), np.nan
+    order = np.argsort(out)
+    cutoff = np.exp(out[order[-n_tail - 1]])
+    tail = order[-n_tail:]
+    tail = tail[np.exp(out[tail]) > cutoff]  # Equal draws may be at the cutoff.
+    excess = np.exp(out[tail]) - cutoff
+    if len(tail) < 5 or excess[-1] <= 1e-12:
+        return log_weights(out), -np.inf
+    k, scale = _generalised_pareto(excess)
+    k = _regularised(k, len(excess))
+    if np.isfinite(k) and scale > 0.0:
+        p = (np.arange(len(tail)) + 0.5) / len(tail)
+        out[tail] = np.minimum(np.log(cutoff + _quantile(p, k, scale)), 0.0)
+    return log_weights(out), float(k)
+
+
+def _quantile(p, k, scale):
+    """Quantiles of a generalised Pareto distribution that begins at 0."""
+    if k == 0.0:
+        return -scale * np.log1p(-p)
+    return scale * np.expm1(-k * np.log1p(-p)) / k
+
+
+def _regularised(k, n):
     """A shape from n values, with a weak prior at 0.5 as of ten."""
     return (k * n + 0.5 * 10) / (n + 10)
 
@@ -79,7 +113,7 @@ def tail_length(n):
     return int(min(0.2 * n, 3.0 * np.sqrt(n)))
 
 
-def generalised_pareto(excess):
+def _generalised_pareto(excess):
     """Shape and scale of a generalised Pareto distribution from ascending positive excesses."""
     n = len(excess)
     n_grid = 30 + int(np.sqrt(n))

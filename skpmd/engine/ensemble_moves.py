@@ -16,6 +16,7 @@ import numpy as np
 
 from skpmd.engine import metropolis, mirror, student_mixture
 from skpmd.engine.course import counted, tick
+from skpmd.engine.importance import StudentMixture
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic
 from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
@@ -139,7 +140,7 @@ class EnsembleMoves:
         if self._known is not None:
             parts = parts + self._known[0]
             shares = np.concatenate([(1.0 - _OF_OTHERS) * shares, _OF_OTHERS * self._known[1]])
-        return student_mixture.Mixture(parts, shares)
+        return StudentMixture(parts, shares)
 
     def _move(self, state, own, others, mixture, done, t, rng):
         """Move the ``own`` particles once, in place."""

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd.engine import chain_draws
-from skpmd.engine.agreement import differences, finds_more
+from skpmd.engine.agreement import differences, finds_more, moments_and_errors
+from skpmd.engine.course import counted
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import (
@@ -51,6 +52,7 @@ from skpmd.engine.weighed_proposals import (
     is_plain,
     is_small,
     is_sound,
+    is_thin,
     knows_spreads,
     soundest,
     weighed,
@@ -62,12 +64,14 @@ _MAX_STEPS_FIRST = 20  # In more coordinates moves by a gradient know more than 
 # Where a sd rests on few draws, steps in few coordinates are taken again with so many times the
 # particles: a percent of the mass may have most of a variance.
 _MORE = 4
+_UNKNOWN_LOG_SD = 0.15  # A log sd with a larger standard error is not known by its own draws.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 _UNSEEN = (
     "draws of the prior see a part of the posterior where there are no particles: raise n_particles"
 )
 _AGAIN = "the same steps taken again find"
+_OTHER_FIT = "a fit with proposal='auto' finds"
 _RAISE = ": raise n_particles"
 
 
@@ -248,3 +252,30 @@ def _by_steps(task, found, more_draws, rng):
         n_left_out = task.draws.n_left_out(at_optima, last, rng)
     reasons += (_UNSEEN,) if task.draws.are_missed_by(last) else ()
     yield last._replace(n_left_out=n_left_out, reasons=reasons)
+
+
+def compared(outcome, model, batches, options, rng):
+    """States of an outcome of stochastic steps: the last has reasons not to trust it.
+
+    Steps may lose a narrow mode, or the neck of a funnel, which kernels of one covariance do not
+    enter; the particles that are left know nothing of it, and their weights are good. A fit by
+    values comes from somewhere else, and where it is sound the two must agree. Reasons are what it
+    contradicts, or a spread that rests on few draws. The draws of that fit come from a generator of
+    their own, so that ``rng`` is left as it is.
+    """
+    yield outcome
+    _, _, _, of_log_sd = moments_and_errors(outcome.particles)
+    j = int(of_log_sd.argmax())
+    if of_log_sd[j] > _UNKNOWN_LOG_SD:
+        unknown = (
+            f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%}): "
+            "raise n_particles or max_iter"
+        )
+        yield outcome._replace(infos=[], reasons=(*outcome.reasons, unknown))
+        return
+    fits = from_values(model, batches, options, rng.spawn(1)[0])
+    *_, other = counted(fits, "comparison with another fit")
+    if not (other.n_left_out or other.reasons or is_thin(other.particles)):
+        found = differences(outcome, other, _OTHER_FIT)
+        found = tuple(f"{text}: set proposal='auto'" for text in found)
+        yield outcome._replace(infos=[], reasons=outcome.reasons + found)

@@ -217,6 +217,34 @@ def mixture_log_density(proposals, shares, theta):
     return _log_mixture(_log_densities(proposals, theta), np.asarray(shares))
 
 
+class StudentMixture:
+    """Independent draws, many times, from proposals with Student tails and no skewed axes."""
+
+    def __init__(self, parts, shares):
+        self._shares, d = shares, len(parts[0].mean)
+        self._df = np.array([one.df for one in parts])
+        self._means = np.stack([one.mean for one in parts])
+        self._factors = np.stack([one.factor for one in parts])
+        self._inverses = np.linalg.inv(self._factors)
+        self._terms = np.log(shares) - np.linalg.slogdet(self._factors)[1]
+        self._terms += gammaln(0.5 * (self._df + d)) - gammaln(0.5 * self._df)
+        self._terms -= 0.5 * d * np.log(self._df * np.pi)
+
+    def draws(self, n, rng):
+        """Independent draws (n, d)."""
+        which = rng.choice(len(self._shares), n, p=self._shares)
+        z = rng.standard_normal((n, self._means.shape[1]))
+        z /= np.sqrt(rng.chisquare(self._df[which]) / self._df[which])[:, None]
+        return self._means[which] + (self._factors[which] @ z[:, :, None])[:, :, 0]
+
+    def log_density(self, theta):
+        """Log density at points (n, d), shape (n,)."""
+        white = (theta - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
+        of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
+        terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
+        return np.logaddexp.reduce(terms, axis=1)
+
+
 def _draw_each(proposals, counts, rng):
     """Draws of all proposals, from successive parts of one sequence of uniform points."""
     pairs = np.asarray(counts) // 2

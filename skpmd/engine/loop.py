@@ -137,10 +137,10 @@ def on_checkpoint(checkpoint):
 def resumable(states, *generators):
     """The states of a method, from the last one on that the checkpoint of the fit has.
 
-    ``states(at)`` yields pairs of a state, and of what the method needs to go on from there, None
-    where it cannot. It begins with ``at=None``, or from such a value, and then first yields the
-    state that belongs to it, with the records of all steps so far. ``generators`` are the random
-    generators that the method draws from.
+    ``states(at)`` yields pairs of a state, None where it is the one before, and of what the method
+    needs to go on from there, None where it cannot. It begins with ``at=None``, or from such a
+    value, and then first yields the state that belongs to it, with the records of all steps so far.
+    ``generators`` are the random generators that the method draws from.
     """
     checkpoint = _checkpoint.get() if _is_noted.get() else None
     place, at = checkpoint.last_state(generators) if checkpoint is not None else (None, None)
@@ -156,7 +156,8 @@ def resumable(states, *generators):
         # What the end of the time, or Ctrl-C, has changed is not what the whole fit would do.
         if checkpoint is not None and at is not None and not current().ended:
             checkpoint.reached(place, at, generators, is_last=current().is_over())
-        yield state
+        if state is not None:
+            yield state
 
 
 def stage(work, *generators):
@@ -313,7 +314,7 @@ def _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer)
             particles, stop, memory = after_pass(at.particles, at.iteration, rng, at.memory)
             at = at._replace(particles=particles, memory=memory, done=stop)
         at = at._replace(iteration=at.iteration + 1)
-        yield at.outcome([]), at
+        yield at.outcome([]) if after_pass is not None else None, at
     if at.average is not None:
         averaged = equally_weighted(model, at.average.theta)
         yield Outcome(averaged, [], error_terms=observer and observer.terms), None

@@ -8,7 +8,6 @@ that of the whole.
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
-from scipy.special import gammaln
 
 from skpmd.engine.importance import Proposal
 from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
@@ -39,34 +38,6 @@ def fit(theta, log_weights, rng, max_components=_MAX_COMPONENTS, max_iter=_ITERA
         for one, root in zip(means, roots, strict=True)
     ]
     return parts, shares
-
-
-class Mixture:
-    """Student components (`Proposal`, without skewed axes) and shares, to draw from many times."""
-
-    def __init__(self, parts, shares):
-        self._shares, d = shares, len(parts[0].mean)
-        self._df = np.array([one.df for one in parts])
-        self._means = np.stack([one.mean for one in parts])
-        self._factors = np.stack([one.factor for one in parts])
-        self._inverses = np.linalg.inv(self._factors)
-        self._terms = np.log(shares) - np.linalg.slogdet(self._factors)[1]
-        self._terms += gammaln(0.5 * (self._df + d)) - gammaln(0.5 * self._df)
-        self._terms -= 0.5 * d * np.log(self._df * np.pi)
-
-    def draws(self, n, rng):
-        """Independent draws (n, d)."""
-        which = rng.choice(len(self._shares), n, p=self._shares)
-        z = rng.standard_normal((n, self._means.shape[1]))
-        z /= np.sqrt(rng.chisquare(self._df[which]) / self._df[which])[:, None]
-        return self._means[which] + (self._factors[which] @ z[:, :, None])[:, :, 0]
-
-    def log_density(self, theta):
-        """Log density at points (n, d), shape (n,)."""
-        white = (theta - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
-        of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
-        terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
-        return np.logaddexp.reduce(terms, axis=1)
 
 
 def _clusters(white, w, n_components, rng):

@@ -7,11 +7,7 @@ import numpy as np
 from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
 from skpmd.linear._design import LinearModel, gauss_hermite
-from skpmd.linear._kernels import (
-    add_log_sigmoid,
-    expected_derivatives,
-    expected_third,
-)
+from skpmd.linear._kernels import add_log_sigmoid, expected_derivatives, expected_third
 from skpmd.linear._kernels_single import sigmoid_slopes
 from skpmd.linear._priors import precision_matrix
 

@@ -3,7 +3,7 @@
 A prior on coefficients is one on the change of the logit by one unit of a column, and that on the
 intercept one of the logit where all columns are zero. Years, time stamps or prices make either mean
 anything. So columns are centred and divided by their standard deviations inside, and posteriors are
-handed out in the given units.
+reported in the given units.
 """
 
 from typing import NamedTuple

@@ -1,14 +1,14 @@
-"""Rows that a posterior hands on, for a further fit whose prior it is.
+"""Rows that a posterior retains, for a further fit whose prior it is.
 
 A density that is fitted to particles knows too little of a posterior of many coefficients: means of
 the next one were off by up to .39 standard deviations (31 coefficients, 4000 particles). With few
 coefficients it knows enough for one further fit, but what it lacks far out, where few rows leave
 much open, adds up over several: means were .8 standard deviations off after six parts of 30 to 200
 rows. Third and fourth derivatives, which are sums over the rows, are no better a summary: these
-terms rise without end where the likelihood falls. So the rows themselves are held, as long as they
-take no more room than the particles; the next fit is then one to the rows of both, and exact. Of
-more rows a density is enough where there are values for it, or those are held that are least like a
-normal likelihood, and a quadratic stands for the others.
+terms rise without end where the likelihood falls. So the rows themselves are retained, as long as
+they take no more room than the particles; the next fit is then one to the rows of both, and exact.
+Of more rows a density is enough where there are values for it, or those are retained that are least
+like a normal likelihood, and a quadratic stands for the others.
 
 Polynomials in place of rows are those of PASS-GLM (Huggins, Adams and Broderick 2017); some rows in
 place of all are a coreset (Campbell and Broderick 2019).
@@ -26,12 +26,13 @@ from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
 from skpmd.engine.resampling import systematic
 from skpmd.linear._column_scale import Units, shift_of
-from skpmd.linear._make_model import LogisticParameters, coefficient_names, linear_model
+from skpmd.linear._design import n_logits
+from skpmd.linear._make_model import LinearParameters, coefficient_names, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
-_N_CHECKED = 64  # The quadratic is held against the likelihood at so many particles.
+_N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
 
 
 class NormalRows(NamedTuple):
@@ -47,7 +48,7 @@ class NormalRows(NamedTuple):
 class PriorOfRows(NamedTuple):
     """The prior that there was before all rows."""
 
-    parameters: LogisticParameters
+    parameters: LinearParameters
     scale: object  # A number, or one for each coefficient, (K, p).
     units: Units | None  # What it refers to, if not the given columns.
 
@@ -59,7 +60,7 @@ class EarlierRows(NamedTuple):
     rows: Batch
     prior: PriorOfRows
     n_classes: int
-    rest: NormalRows | None  # Of rows that are not held; None where all are.
+    rest: NormalRows | None  # Of rows that are not retained; None where all are.
     # Log marginal likelihood of the rows before those of the fit, and of these; None where unknown.
     log_evidence: float | None
 
@@ -106,39 +107,39 @@ def earlier_rows(parameters, features, classes):
     """
     posterior = posterior_of_prior(parameters.prior)
     names = coefficient_names(features, classes, parameters.fit_intercept)
-    n_rows = 1 if len(classes) == 2 else len(classes)
+    n_rows = n_logits(len(classes))
     places = np.array(coordinates_named(posterior, names))
-    held = getattr(posterior, "rows", None)
-    if held is None or len(places) != len(posterior.names):
+    earlier = getattr(posterior, "rows", None)
+    if earlier is None or len(places) != len(posterior.names):
         return None
     width = len(places) // n_rows
     classes, columns = places[::width] // width, places[:width] % width
     if not np.array_equal(np.add.outer(classes * width, columns).ravel(), places):
         return None  # Names of columns that end like those of classes.
-    columns = columns[: held.rows.X.shape[1]]
-    rows = held.rows._replace(X=held.rows.X[:, columns])
+    columns = columns[: earlier.rows.X.shape[1]]
+    rows = earlier.rows._replace(X=earlier.rows.X[:, columns])
     if n_rows > 1:
         rows = rows._replace(y=np.argsort(classes)[rows.y.astype(np.int64)])
 
     def ordered(value):
         return value[np.ix_(classes, columns)] if np.ndim(value) else value
 
-    old = held.prior
+    old = earlier.prior
     prior = PriorOfRows(
         old.parameters._replace(prior_mean=ordered(old.parameters.prior_mean)),
         ordered(old.scale),
         None if old.units is None else old.units.only(columns),
     )
-    return held._replace(
+    return earlier._replace(
         rows=rows,
         prior=prior,
-        rest=None if held.rest is None else _permuted(held.rest, places),
-        log_evidence=_sum(held.log_evidence, getattr(posterior, "log_evidence", None)),
+        rest=None if earlier.rest is None else _permuted(earlier.rest, places),
+        log_evidence=_sum(earlier.log_evidence, getattr(posterior, "log_evidence", None)),
     )
 
 
 def model_of(earlier):
-    """The model of the prior before all rows, tilted by those that are not held."""
+    """The model of the prior before all rows, tilted by those that are not retained."""
     prior, rest, n_features = earlier.prior, earlier.rest, earlier.rows.X.shape[1]
     model = linear_model(
         prior.parameters, n_features, earlier.n_classes, prior.scale, shift_of(prior.units)
@@ -147,7 +148,7 @@ def model_of(earlier):
 
 
 def all_rows(earlier, rows, power):
-    """Those that are held, and then the ``rows`` of a fit, in the units of the earlier prior.
+    """Those that are retained, and then the ``rows`` of a fit, in the units of the earlier prior.
 
     The ``power`` of either is to come.
     """
@@ -164,16 +165,16 @@ def given_earlier(outcome, model, earlier):
     )
 
 
-def joined(held):
+def joined(shards):
     """The rows of posteriors under one prior, and `EarlierRows` of what stands for their others.
 
     Both are in the units of the first, whose prior is that of all. The latter has no rows, and is
     None where nothing stands for any.
     """
-    first, units = held[0], held[0].prior.units
-    held = [first, *(_in(units, one) for one in held[1:])]
-    rests = [one.rest for one in held if one.rest is not None]
-    rows = reduce(partial(stacked, shift=shift_of(units)), [one.rows for one in held])
+    first, units = shards[0], shards[0].prior.units
+    shards = [first, *(_in(units, one) for one in shards[1:])]
+    rests = [one.rest for one in shards if one.rest is not None]
+    rows = reduce(partial(stacked, shift=shift_of(units)), [one.rows for one in shards])
     if not rests:
         return rows, None
     none = first.rows.take(slice(0))
@@ -203,12 +204,12 @@ def why_no_evidence(earlier):
     return "that of the rows of the earlier posterior, which is the prior, is not known"
 
 
-def handed_on(model, rows, power, posterior, prior, earlier):
+def rows_for_later(model, rows, power, posterior, prior, earlier):
     """The `EarlierRows` of a `Posterior`; None where values of its density are enough.
 
     They are where the rows are many, and the coefficients few. ``rows`` is a `Batch` of all that
-    it was found from at this ``power`` of the likelihood, of which ``earlier`` were handed on to
-    it, under the `PriorOfRows` that there was before. Where that is a density itself, or has
+    it was found from at this ``power`` of the likelihood, of which ``earlier`` came with its
+    prior, under the `PriorOfRows` that there was before. Where that is a density itself, or has
     coordinates beyond the coefficients, a density has to be enough.
     """
     m, d = posterior.particles.shape
@@ -232,17 +233,16 @@ def handed_on(model, rows, power, posterior, prior, earlier):
 def _reduced(model, rows, n_numbers, posterior, before):
     """As many rows as take the room of the particles, and the `NormalRows` of all others.
 
-    No rows are held where the likelihood of all of them is all but normal.
+    No rows are retained where the likelihood of all of them is all but normal.
     """
     mean, chol = posterior.mean(), cholesky(posterior.cov())
-    is_held = np.zeros(len(n_numbers), dtype=bool)
+    is_retained = np.zeros(len(n_numbers), dtype=bool)
     rest = _normal(model, rows, mean, chol, posterior)
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
-        is_held[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        rest = _normal(model, rows.take(~is_held), mean, chol, posterior)
-    held = rows.take(np.flatnonzero(is_held))
-    return held, rest if before is None else _added(before, rest)
+        is_retained[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
+        rest = _normal(model, rows.take(~is_retained), mean, chol, posterior)
+    return rows.take(np.flatnonzero(is_retained)), rest if before is None else _added(before, rest)
 
 
 def _normal(model, rows, mean, chol, posterior):

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from skpmd.engine.course import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.importance_rounds import importance_sample
-from skpmd.linear._importance import proposal_components
+from skpmd.linear._fit import proposal_components
 from skpmd.linear._make_model import linear_model
 
 LOW, HIGH = 1e-3, 1e2  # Scales between these are searched, for standardised features.

@@ -1,8 +1,6 @@
 """BayesianLogisticRegressionPMD: class probabilities averaged over a posterior."""
 
-from functools import partial
 from numbers import Real
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
@@ -26,133 +24,52 @@ from skpmd._base.merging import (
     refuse_rows,
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.prior import convergence_reasons, misfit_reasons
-from skpmd._base.results import ParticleResults, Results, results_of
-from skpmd._base.retained import Retained
-from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
+from skpmd._base.results import ParticleResults, results_of
+from skpmd._base.streaming import first_stream, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.rows import Rows
-from skpmd._rows.table import is_in_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
-from skpmd.linear._averages import points_of_posterior
-from skpmd.linear._column_scale import (
-    Units,
-    in_units,
-    refuse_far,
-    shift_of,
-    units_of,
-    warn_of_other_scale,
-    warn_of_overruled,
-)
-from skpmd.linear._design import LinearModel
-from skpmd.linear._earlier_rows import (
-    EarlierRows,
-    PriorOfRows,
-    TiltedPrior,
-    all_rows,
-    earlier_rows,
-    given_earlier,
-    handed_on,
-    joined,
-    model_of,
-    why_no_evidence,
-)
-from skpmd.linear._empirical_bayes import chosen_scale
-from skpmd.linear._fit import find_posterior, name_of, takes_steps
+from skpmd.linear._averages import points_of_posterior, searched_normal_logits
+from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
+from skpmd.linear._design import n_logits
+from skpmd.linear._earlier_rows import joined, model_of
+from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._importance import PROPOSALS
 from skpmd.linear._make_model import (
     PRIORS,
-    LogisticParameters,
-    coordinate_names,
-    coordinate_variables,
+    LinearParameters,
     in_columns,
     linear_model,
     missing_moments,
 )
-from skpmd.linear._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
     differing_units,
     merge_mean_field,
-    rows_held,
+    rows_retained,
     shards_of,
 )
-from skpmd.linear._normal_logits import NormalLogits, searched_normal_logits
-from skpmd.linear._posterior import GaussianPosterior, own_posterior
+from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
-from skpmd.linear._retained import advance_retaining, with_units_of
-from skpmd.linear._streaming import proposal_step
+from skpmd.linear._task import (
+    LinearState,
+    Task,
+    axes_of,
+    results_of_task,
+    state_after_part,
+    targets,
+    task_of,
+)
 from skpmd.posterior import Posterior
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
-
-
-class LogisticState(NamedTuple):
-    """Result of a fit."""
-
-    stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
-    results: Results  # What it shows.
-    n_iter: int  # Rounds, passes or steps.
-    prior_scale: object  # Of the prior: a number, or one for each coefficient; None without.
-    fit_intercept: bool  # Whether there is an intercept.
-    dtype: np.dtype  # Of the features.
-    retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
-    units: Units | None = None  # What coefficients and their prior are in, if not given columns.
-    normal_logits: NormalLogits | None = (
-        None  # What predictions average over, if not all particles.
-    )
-
-
-class _Task(NamedTuple):
-    """What a fit is to find the posterior of."""
-
-    model: LinearModel
-    rows: Rows  # In its units; those of an earlier posterior, which is the prior, come first.
-    parameters: LogisticParameters
-    prior: PriorOfRows  # Before all of them.
-    earlier: EarlierRows | None
-    by_steps: bool  # Whether stochastic steps are asked for.
-    is_mean_field: bool = False
-
-    @property
-    def is_reduced(self):
-        """Whether a quadratic stands for some of the rows."""
-        return self.earlier is not None and self.earlier.rest is not None
-
-    @property
-    def scale(self):
-        """Scale of the prior; None where an earlier posterior is the prior."""
-        return None if self.earlier else self.prior.scale
-
-
-def _of_prior(model, outcome):
-    """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
-    prior = model.prior
-    density = getattr(prior, "density", None)
-    reasons = convergence_reasons(density, outcome.particles)
-    if isinstance(prior, TiltedPrior):
-        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
-    outcome = outcome._replace(reasons=outcome.reasons + reasons)
-    return outcome, None if density is None else density.pareto_k
-
-
-def _targets(codes, n_classes):
-    """Class codes as the models want them."""
-    return 2.0 * codes - 1.0 if n_classes == 2 else codes
-
-
-def _in_units(rows, units, batch_size):
-    """`Rows` in units."""
-    data = rows.data
-    refuse_far(data.X, units, np.float32)  # Moves take products of any rows in single precision.
-    return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
 
 
 def _takes_parts(estimator):
@@ -555,10 +472,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rng = as_generator(self.random_state)
         features = _check_feature_names_in(self)
         self._warn_unused_prior()
-        task = self._task(parameters, options, rows, features, classes, rng)
-        axes = coordinate_variables(task.model, features, classes)
-        axes["names"] = coordinate_names(task.model, features, classes)
-        axes["frame"] = task.prior.units
+        task = self._task(options, rows, features, classes, rng)
+        axes = {**axes_of(task.model, features, classes), "frame": task.prior.units}
         if task.is_mean_field:
             results = fit_mean_field(task.model, task.rows, 1.0 / self.temperature, **axes)
             stream, n_iter, no_moments = None, results.records.n, None
@@ -569,13 +484,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                     None if last is None else last.stream,
                 )  # fmt: skip
             theta, data = outcome.particles.theta, task.rows.data
-            outcome, results = self._results(task, outcome, options, axes, remedies)
+            outcome, results = results_of_task(task, outcome, options, axes, remedies)
             stream = stream_after(outcome, rows.total, rng)
             no_moments = missing_moments(task.model, data, theta, len(classes))
         self.classes_ = classes
         self._freeze()
         self._set_state(
-            LogisticState(
+            LinearState(
                 stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
                 units=task.prior.units,
                 normal_logits=None if task.is_mean_field else self._normal_logits(results, X),
@@ -583,46 +498,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )  # fmt: skip
         return rows, no_moments
 
-    def _task(self, parameters, options, rows, features, classes, rng):
-        """The `_Task` of a fit: under a prior, or with the rows of an earlier posterior."""
-        n_features = rows.data.X.shape[1]
-        is_diagonal = is_mean_field(parameters, n_features, len(classes))
-        by_steps = takes_steps(parameters, options)
-        earlier = None
-        can_join = is_in_memory(rows.data.X)
-        if can_join and not (isinstance(self.prior, str) or is_diagonal or by_steps):
-            earlier = earlier_rows(parameters, features, classes)
-        if earlier is not None:
-            rows = _in_units(rows, earlier.prior.units, self.batch_size)
-            both = Rows.of(all_rows(earlier, rows.data, options.power), self.batch_size)
-            return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
-        parameters, units = in_columns(parameters, features, classes, is_diagonal)
-        if isinstance(self.prior, str):
-            units = self._units_of(rows, classes, is_text=is_diagonal)
-        rows = _in_units(rows, units, self.batch_size)
-        shift = shift_of(units)
-        scale = self._chosen_scale(parameters, rows, classes, shift, rng)
-        model = linear_model(parameters, n_features, len(classes), scale, shift)
-        prior = PriorOfRows(parameters, scale, units)
-        return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
-
-    def _results(self, task, outcome, options, axes, remedies=None):
-        """The outcome as one of the rows of this fit alone, and its `Results`."""
-        model, earlier = task.model, task.earlier
-        seen = model.prior.reported(outcome.particles.theta)
-        outcome, prior_k = _of_prior(model, outcome)
-        if earlier is not None:
-            outcome = given_earlier(outcome, model, earlier)
-        results = results_of(
-            outcome, temperature=self.temperature, coordinates=seen, prior_pareto_k=prior_k,
-            no_evidence=why_no_evidence(earlier), remedies=remedies, **axes,
-        )  # fmt: skip
-        if not task.by_steps:
-            results.posterior.rows = handed_on(
-                model, task.rows.data, options.power, own_posterior(results.posterior),
-                task.prior, earlier,
-            )  # fmt: skip
-        return outcome, results
+    def _task(self, options, rows, features, classes, rng):
+        """The `Task` of a fit to these rows."""
+        task = task_of(self._parameters(), options, rows, features, classes, rng)
+        if task.warning:
+            warn(f"{type(self).__name__}: {task.warning}. Set prior_scale to a number.")
+        return task
 
     @available_if(_takes_parts)
     @in_parts
@@ -682,49 +563,19 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 raise ValueError(NO_PARTS)
             self._freeze()
             features = _check_feature_names_in(self)
-            parameters, units = in_columns(parameters, features, self.classes_, mean_field=False)
-            prior_scale = parameters.prior_scale if first else before.prior_scale
             given = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            retained = None if first else before.retained
-            if not first:
-                units = before.units
-                if retained is not None and units is not None and self.total_samples is None:
-                    units, retained = with_units_of(given, units, retained)
-            elif isinstance(self.prior, str):
-                units = self._units_of(given, self.classes_, is_first=True)
-            rows = _in_units(given, units, self.batch_size)
-            model = linear_model(
-                parameters, X.shape[1], len(self.classes_), prior_scale, shift_of(units)
-            )
-            proposal = self.proposal if model.prior.has_gaussian else "prior"
-            step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
-            targets = _targets(np.arange(len(self.classes_)), len(self.classes_))
-            with naming_singular_columns(X):
-                stream, retained = advance_retaining(
-                    retained, stream, model, rows, options, step, targets
-                )
-            names = coordinate_names(model, features, self.classes_)
-            method = f"stream from {name_of(proposal)}"
-            seen = model.prior.reported(stream.particles.theta)
-            outcome, prior_k = _of_prior(model, stream.outcome())
-            results = results_of(
-                outcome, stream.records,
-                names=names, coordinates=seen, frame=units, stream=True, method=method,
-                prior_pareto_k=prior_k,
-                **coordinate_variables(model, features, self.classes_),
+            state = state_after_part(
+                parameters, options, given, None if first else before, stream, features,
+                self.classes_,
             )  # fmt: skip
-            self._set_state(
-                LogisticState(
-                    stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
-                    retained, units, self._normal_logits(results, X),
-                )
-            )  # fmt: skip
+            normal_logits = self._normal_logits(state.results, X)
+            self._set_state(state._replace(normal_logits=normal_logits))
             self._warn_or_interrupt()
             if first:
                 self._warn_of_column_scale(given)
-            elif units is not None:
-                warn_of_other_scale(given.whole(), units, features)
+            elif state.units is not None:
+                warn_of_other_scale(given.whole(), state.units, features)
             return self
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -750,8 +601,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             else:
                 refuse_rows(X, y, NO_WEIGHTS)
             model = linear_model(parameters, len(features), K, states[0].prior_scale)
-            axes = coordinate_variables(model, features, self.classes_)
-            axes["names"] = coordinate_names(model, features, self.classes_)
+            axes = axes_of(model, features, self.classes_)
             if kinds[0] == "diag":
                 results = merge_mean_field(model.prior, states, n, axes)
                 state = states[0]._replace(results=results)
@@ -767,7 +617,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return self
 
     def _task_of_shards(self, states, parameters, features, given, rng):
-        """The `_Task` of all rows, or of those that shards hold; None where there are none."""
+        """The `Task` of all rows, or of those that shards hold; None where there are none."""
         X, y, sample_weight = given
         if X is not None:
             X, y = self._validated(X, y, reset=False)
@@ -776,17 +626,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         else:
             refuse_rows(None, y, "rows are X and y together")
             n_classes, power = len(self.classes_), 1.0 / self.temperature
-            held = rows_held(states, parameters, n_classes, power)
-            if held is None:
+            retained = rows_retained(states, parameters, n_classes, power)
+            if retained is None:
                 return None
-            (X, y, weight, *_), rest = joined(held)
-            units = held[0].prior.units
+            (X, y, weight, *_), rest = joined(retained)
+            units = retained[0].prior.units
             X = X if units is None or rest is not None else units.given(X)
             rows = Rows(X, y, weight * self.temperature, self.batch_size)
             if rest is not None:
-                return _Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
+                return Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
         options = self._loop_options()
-        return self._task(self._parameters(), options, rows, features, self.classes_, rng)
+        return self._task(options, rows, features, self.classes_, rng)
 
     def _merged_by_rows(self, task, states, n_merged, axes, rng):
         """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
@@ -795,7 +645,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         what = f"{outcome.notes['method']}, {len(task.rows.data.weight)} rows of {n_merged} shards"
         what += " and a normal likelihood of their others" * task.is_reduced
         shown = {"method": what, "n_shards": n_merged, "frame": task.prior.units, **axes}
-        outcome, results = self._results(task, outcome, options, shown, remedies)
+        outcome, results = results_of_task(task, outcome, options, shown, remedies)
         few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
         state = self._state_of_shards(states, outcome, results, rng, few)
         return state._replace(prior_scale=task.prior.scale, units=task.prior.units)
@@ -853,21 +703,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 
-    def _units_of(self, rows, classes, **how):
-        """Centres and units of columns that a named prior refers to; None of given columns."""
-        if self.scale is None:
-            return None
-        n_rows = 1 if len(classes) == 2 else len(classes)
-        return units_of(rows.whole(), n_rows, self.fit_intercept, **how)
-
-    def _chosen_scale(self, parameters, rows, classes, shift, rng):
-        """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
-        with naming_singular_columns(rows.data.X):
-            choice = chosen_scale(parameters, rows, len(classes), shift, rng)
-        if choice.warning:
-            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
-        return choice.scale
-
     def _warn_unused_prior(self):
         """Warn of parameters of a named prior that an earlier posterior has no use for."""
         if not isinstance(self.prior, str):
@@ -884,7 +719,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _coefficients(self, moment):
         """A moment of the coefficients and of the intercepts, in the dtype of X."""
         state, p = self._state, self.n_features_in_
-        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        n_rows = n_logits(len(self.classes_))
         rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
         most = np.finfo(state.dtype).max  # Beyond it are means that have not converged.
         rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
@@ -910,12 +745,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     def _parameters(self):
         """Parameters of the family."""
-        return self._record(LogisticParameters)
+        return self._record(LinearParameters)
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""
         weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
-        return Rows(X, _targets(codes, len(classes)), self._counted(weight), self.batch_size)
+        return Rows(X, targets(codes, len(classes)), self._counted(weight), self.batch_size)
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_MAX_LOG = 40.0  # The log of lambda * tau is held below this; the prior has a mass of 1e-16 beyond.
+_MAX_LOG = 40.0  # The log of lambda * tau stays below this; the prior has a mass of 1e-16 beyond.
 
 
 class HorseshoePrior:
@@ -83,7 +83,7 @@ class HorseshoePrior:
     def _parts(self, theta):
         """lambda tau, kappa, g, mean = kappa b / (lambda tau), and z = c / (lambda tau).
 
-        All have the shape (m, p). lambda tau is held finite: a trajectory that diverges must meet
+        All have the shape (m, p). lambda tau stays finite: a trajectory that diverges must meet
         a large energy and not a nan.
         """
         logs = theta[:, len(self.scale) : -1] + theta[:, -1:]

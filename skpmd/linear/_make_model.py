@@ -7,12 +7,13 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
+from skpmd._base.utils import as_floats
 from skpmd._export import Variable
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._design import n_logits
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._multinomial import SoftmaxModel
-from skpmd.linear._per_column import per_column
 from skpmd.linear._priors import (
     LaplacePrior,
     NormalPrior,
@@ -28,7 +29,7 @@ _FIRST_ROWS = 1000  # of so many rows before all.
 _ROWS_AT_ONCE = 1 << 14
 
 
-class LogisticParameters(NamedTuple):
+class LinearParameters(NamedTuple):
     """Parameters of the estimator that its parts share, as it was given them."""
 
     prior: object  # A str, a posterior or its estimator; once columns are known a str or a `Prior`.
@@ -41,6 +42,8 @@ class LogisticParameters(NamedTuple):
     moves: str
     covariance_type: str
     reweight: bool
+    scale: str | None
+    batch_size: int | str
 
 
 def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
@@ -50,7 +53,7 @@ def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
     rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
     coefficients, is theirs, and that of tau under the horseshoe; for ``shift`` see `LinearModel`.
     """
-    n_rows = 1 if n_classes == 2 else n_classes
+    n_rows = n_logits(n_classes)
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
     prior = parameters.prior
@@ -67,7 +70,7 @@ def in_columns(parameters, features, classes, mean_field):
     `Units` that an earlier posterior was found in come second: it is a prior in these. They are
     None where it was found in the given ones, or is none.
     """
-    n_rows, given, units = 1 if len(classes) == 2 else len(classes), parameters.prior, None
+    n_rows, given, units = n_logits(len(classes)), parameters.prior, None
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
@@ -216,7 +219,7 @@ def coefficient_names(features, classes, fit_intercept):
 def coordinate_variables(model, features, classes):
     """The same as arrays, {name: `Variable`}, and the labels of their axes."""
     p, width = len(features), len(features) + model.fit_intercept
-    K = 1 if len(classes) == 2 else len(classes)
+    K = n_logits(len(classes))
     places, dims = np.arange(K * width).reshape(K, width), ("class",)
     coords = {"feature": [str(name) for name in features]}
     if K == 1:
@@ -229,3 +232,56 @@ def coordinate_variables(model, features, classes):
     names = coordinate_names(model, features, classes)
     scales = {names[j]: Variable(np.array(j)) for j in range(K * width, len(names))}
     return {"variables": {**found, **scales}, "coords": coords}
+
+
+def per_column(name, value, features, n_rows, default, low=-1e30):
+    """A number for each coefficient, (n_rows, p); a single number or a str is returned as it is.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter, for errors.
+    value : float, str, array-like or dict
+        As the user gave it. The keys of a dict are names of columns, or tuples of names.
+    features : sequence of str
+        Names of the columns, (p,).
+    n_rows : int
+        Rows of coefficients: 1, or the number of classes.
+    default : float
+        For columns that a dict does not name.
+    low : float
+        The smallest number allowed; the largest is 1e30.
+    """
+    if isinstance(value, str):
+        return value
+    p = len(features)
+    given = _of_dict(name, value, features, default) if isinstance(value, dict) else value
+    given = as_floats(name, given)
+    if given.ndim and given.shape not in ((p,), (n_rows, p)):
+        raise ValueError(
+            f"{name} must be a number, have one for each of {p} columns, shape ({p},), or for each "
+            f"coefficient, shape ({n_rows}, {p}); got shape {given.shape}."
+        )
+    if not ((given >= low) & (given <= 1e30)).all():
+        raise ValueError(f"{name} must hold numbers from {low:g} to 1e30, got {given}.")
+    return np.broadcast_to(given, (n_rows, p)) if given.ndim else float(given)
+
+
+def _of_dict(name, value, features, default):
+    """The numbers of a dict by the places of its keys, (p,)."""
+    place = {str(feature): j for j, feature in enumerate(features)}
+    out, named = np.full(len(place), default, dtype=np.float64), set()
+    for key, number in value.items():
+        for column in key if isinstance(key, tuple) else (key,):
+            if column not in place:
+                raise ValueError(
+                    f"{name} names the column {column!r}, which X does not have: its columns are "
+                    f"{', '.join(list(place)[:5])}{', ...' * (len(place) > 5)}."
+                )
+            if column in named:
+                raise ValueError(f"{name} names the column {column!r} twice.")
+            named.add(column)
+            if np.ndim(number):
+                raise ValueError(f"{name}[{key!r}] must be a number, got {number!r}.")
+            out[place[column]] = as_floats(f"{name}[{key!r}]", number)
+    return out

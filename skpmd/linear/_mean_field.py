@@ -2,24 +2,37 @@
 
 The likelihood of a row x depends on theta ~ N(mean, diag(variance)) through its logits x . theta_k,
 which are independent normals with means x . mean_k and variances x^2 . variance_k. So expectations
-take O(nnz) numbers, and no d x d matrix.
+take O(nnz) numbers, and no d x d matrix: such a fit has more coordinates than a matrix can have.
 """
 
 import numpy as np
-from scipy.sparse import issparse
 
-from skpmd.engine.mean_field import DiagonalTarget
+from skpmd._base.progress import bar_of_rounds
+from skpmd._base.records import Records
+from skpmd._base.results import Results
+from skpmd.engine.loop import drive
+from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.engine.threads import in_order
+from skpmd.linear._design import (
+    logit_moments,
+    n_logits,
+    products,
+    weighted_squares,
+    weighted_sum,
+)
+from skpmd.linear._posterior import GaussianPosterior
 
-
-def logit_moments(mean, variance, X, fit_intercept, shift=None):
-    """Means and variances of each row's logits, of rows less a ``shift`` (p,) if there is one.
-
-    Means and variances (d,) are those of rows of coefficients one after the other, each with its
-    intercept last; there are K = 1 logit or more, (n, K). Without variances they are None.
-    """
-    centre = _times(X, mean, fit_intercept, shift)
-    return centre, None if variance is None else _squares(X, variance, fit_intercept, shift)
+COVARIANCE_TYPES = ("auto", "full", "diag")
+NO_PARTS = (
+    "A Gaussian without correlations takes no data in parts: call fit, or set "
+    "covariance_type='full'."
+)
+_NOT_CONVERGED = (
+    "the mean-field mirror descent did not converge: bring the columns to one scale, or take a "
+    "narrower prior"
+)
+# With more coordinates than this no full covariance is held: each matrix would take 32 MB.
+_MAX_COORDINATES = 2000
 
 
 def mean_field_target(model, mean, variance, batches, b=1.0):
@@ -40,8 +53,8 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
         centre, spread = logit_moments(mean, variance, X, ones, shift)
         slope, curvature, coupled = model.expected_logits(centre, spread, y)
         weight = b * weight[:, None]
-        by_slope = _sum(X, weight * slope, ones, shift)
-        return by_slope, _sum_of_squares(X, weight * curvature, ones, shift), (weight, coupled)
+        by_slope = weighted_sum(X, weight * slope, ones, shift)
+        return by_slope, weighted_squares(X, weight * curvature, ones, shift), (weight, coupled)
 
     for slope, curvature, coupling in in_order(of, batches):
         gradient += slope
@@ -52,7 +65,7 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
         def times(pair):
             (X, *_), (weight, coupled) = pair
             shift = model.shift_of(X)
-            return _sum(X, weight * coupled(_times(X, u, ones, shift)), ones, shift)
+            return weighted_sum(X, weight * coupled(products(X, u, ones, shift)), ones, shift)
 
         total = of_prior * u
         for part in in_order(times, zip(batches, couplings, strict=True)):
@@ -62,48 +75,55 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
     return DiagonalTarget(gradient, precision, product)
 
 
-def _times(X, theta, fit_intercept, shift):
-    """Each row times each row of coefficients, shape (n, K)."""
-    slopes, intercepts = _rows(X, theta, fit_intercept)
-    return X @ slopes.T + (intercepts if shift is None else intercepts - slopes @ shift)
+def is_mean_field(parameters, n_features, n_classes):
+    """Whether the posterior is to be held without correlations.
+
+    ``covariance_type="auto"`` does so above 2000 coordinates where no parameter asks for particles.
+    Asking for both is an error.
+    """
+    requests = {
+        f"proposal={parameters.proposal!r}": parameters.proposal != "auto",
+        "reweight=False": not parameters.reweight,
+        "moves='always'": parameters.moves == "always",
+        "prior='horseshoe'": _is(parameters.prior, "horseshoe"),
+        "prior_scale='evidence'": _is(parameters.prior_scale, "evidence"),
+    }
+    against = [name for name, is_set in requests.items() if is_set]
+    if parameters.covariance_type == "diag" and against:
+        raise ValueError(
+            "covariance_type='diag' holds the posterior as a Gaussian, without particles, and "
+            f"{against[0]} asks for them: set one or the other."
+        )
+    if parameters.covariance_type == "auto":
+        n_rows = n_logits(n_classes)
+        many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
+        return many and not against
+    return parameters.covariance_type == "diag"
 
 
-def _squares(X, variance, fit_intercept, shift):
-    """The squares of each row times each row of variances, shape (n, K)."""
-    slopes, intercepts = _rows(X, variance, fit_intercept)
-    table = _squared(X) @ slopes.T
-    if shift is not None:
-        table = np.maximum(table - 2.0 * (X @ (slopes * shift).T) + slopes @ shift**2, 0.0)
-    return table + intercepts
+def _is(parameter, name):
+    """Whether a parameter, which need not be a str, has this value."""
+    return isinstance(parameter, str) and parameter == name
 
 
-def _rows(X, theta, fit_intercept):
-    """Rows of coefficients, (K, p), and their intercepts."""
-    rows = theta.reshape(-1, X.shape[1] + fit_intercept)
-    return rows[:, : X.shape[1]], rows[:, -1] if fit_intercept else 0.0
+def fit_mean_field(model, rows, power, names, **axes):
+    """`Results` with a `GaussianPosterior`, by Gaussian mirror descent without correlations.
 
-
-def _sum(X, table, fit_intercept, shift):
-    """Sum over rows of table[n, k] x_n, where x_n may have a one for the intercept, shape (d,)."""
-    slopes = (X.T @ table).T
-    if shift is not None:
-        slopes = slopes - np.outer(table.sum(axis=0), shift)
-    return _with_ones(slopes, table, fit_intercept)
-
-
-def _sum_of_squares(X, table, fit_intercept, shift):
-    """The same of the squares of x_n."""
-    slopes = (_squared(X).T @ table).T
-    if shift is not None:
-        slopes = slopes - 2.0 * shift * (X.T @ table).T + np.outer(table.sum(axis=0), shift**2)
-    return _with_ones(slopes, table, fit_intercept)
-
-
-def _with_ones(slopes, table, fit_intercept):
-    if fit_intercept:
-        slopes = np.column_stack([slopes, table.sum(axis=0)])
-    return slopes.ravel()
-
-
-def _squared(X):
-    return X.multiply(X).tocsr() if issparse(X) else X * X
+    The model's prior must have a Gaussian; ``names`` are those of the coordinates, and ``axes``
+    are the variables and coords of the posterior.
+    """
+    batches, d = rows.whole(), len(names)
+    states = mean_field_mirror_descent(
+        lambda mean, variance: mean_field_target(model, mean, variance, batches, power), d
+    )
+    with bar_of_rounds(name="mean-field mirror descent") as report:
+        last = drive(states, report)
+    n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
+    posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits, **axes)
+    diagnostics = {
+        **dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error")),
+        "method": "mean-field mirror descent",
+        "interrupted": last.interrupted,
+        "warnings": [] if last.converged else [_NOT_CONVERGED],
+    }
+    return Results(posterior, Records().extended(last.infos), diagnostics)

@@ -21,20 +21,20 @@ _MAX_APART = 2.0
 NO_WEIGHTS = "rows weigh particles, and these are Gaussians without correlations"
 
 
-def rows_held(states, parameters, n_classes, power):
+def rows_retained(states, parameters, n_classes, power):
     """`EarlierRows` of each shard; None where one has not retained what stands for all its rows.
 
     ``power`` is that of the likelihood.
     """
-    held = []
+    found = []
     for state in states:
         rows = getattr(state.results.posterior, "rows", None)
         if state.retained is not None:  # A stream has all its rows so far.
             X, y, weight, *_ = state.retained.rows
             prior = PriorOfRows(parameters, state.prior_scale, state.units)
             rows = EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)
-        held.append(rows)
-    return None if any(rows is None for rows in held) else held
+        found.append(rows)
+    return None if any(rows is None for rows in found) else found
 
 
 def shards_of(parameters, states, n_features, n_classes):

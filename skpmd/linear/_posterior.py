@@ -4,14 +4,8 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
-from skpmd._base.utils import (
-    as_generator,
-    check_n_draws,
-    check_points,
-    check_probabilities,
-)
-from skpmd.linear._design import normal_nodes
-from skpmd.linear._mean_field import logit_moments
+from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
+from skpmd.linear._design import logit_moments, normal_nodes
 from skpmd.posterior import Posterior
 
 _NODES = 512  # Predictions average over this many nodes.

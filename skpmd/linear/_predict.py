@@ -13,15 +13,21 @@ from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.model import Batch
-from skpmd.linear._averages import log_averages, log_averages_of_normals, points_of_posterior
+from skpmd.linear._averages import (
+    labels_by_means,
+    log_averages,
+    log_averages_by,
+    log_averages_of_normals,
+    points_of_posterior,
+    root_of,
+)
 from skpmd.linear._column_scale import at_zero, in_units, refuse_far, units_of
-from skpmd.linear._design import logits
+from skpmd.linear._design import logits, n_logits
 from skpmd.linear._make_model import in_columns, linear_model
-from skpmd.linear._normal_logits import labels_by_means, log_averages_by, root_of
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
 
-_TABLE = 1 << 20  # At most this many probabilities are held at once.
+_TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 
 
 class ClassPredictions(ClassifierMixin):
@@ -268,7 +274,7 @@ class ClassPredictions(ClassifierMixin):
         names = [f"x{j}" for j in range(X.shape[1])] if names is None else names
         parameters, units = in_columns(self._parameters(), names, classes, mean_field=False)
         if self.scale == "auto" and isinstance(self.prior, str):
-            n_rows = 1 if len(classes) == 2 else len(classes)
+            n_rows = n_logits(len(classes))
             rows = [Batch(X, None, np.ones(X.shape[0]))]
             units = units_of(rows, n_rows, self.fit_intercept)
         prior = linear_model(parameters, X.shape[1], len(classes), parameters.prior_scale).prior
@@ -391,7 +397,7 @@ def _logit_tables(X, points, fit_intercept, n_classes, units):
     """
     by_nodes = isinstance(points, GaussianPosterior)
     m = len(points.weights) if by_nodes else len(points)
-    n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + fit_intercept
+    n_rows, width = n_logits(n_classes), X.shape[1] + fit_intercept
     if not by_nodes:
         coefficients = points[:, : n_rows * width].reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:

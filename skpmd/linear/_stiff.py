@@ -31,7 +31,7 @@ def stiff_rows(model, batches, power, mean, chol):
     against all others at the mean.
 
     The stiff part is the likelihood of the rows where that is large, seen along the directions in
-    which these rows vary; in all others they are held at the mean.
+    which these rows vary; in all others they stay at the mean.
     """
     X, y, weight = _chosen(model, batches, mean, chol)
     factors = _by_class(chol, X.shape[1])

@@ -1,16 +1,138 @@
-"""One step of a stream of rows whose particles are rejuvenated from proposals for its outcome."""
+"""Streams of rows: what they retain while they know little, and how particles are rejuvenated.
 
+Rows of one class alone say that its probability is as near to one as the prior allows, rows of one
+end of a column say next to nothing of its other end, and a few rows of a class leave a posterior
+that is far from normal. Further rows then move the posterior to where the density after the first
+ones is smaller by many nats, and what stands for that density there, particles or a Gaussian, means
+nothing: means were 37 posterior standard deviations off. So the rows are retained, as far as memory
+allows, until there are enough of each class and further ones look like those before them. Until
+then the posterior is found anew from all rows whenever there are a quarter more of a class, or new
+ones look unlike those that it was found from.
+"""
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import gen_batches
+
+from skpmd._base.retained import Retained, all_so_far
+from skpmd._base.streaming import advance, kernel_step
+from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
 from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
-from skpmd.linear._importance import proposal_components
+from skpmd.linear._column_scale import Units, moments_of
+from skpmd.linear._fit import proposal_components
 
+# Weighted rows of each class for each of its coefficients (events per variable): with fewer a
+# stream knows next to nothing of it.
+_ENOUGH = 10.0
+# Fewer rows that come sorted look like others, and tell little of the units of columns.
+_ENOUGH_IN_ALL = 50.0
+_MAX_Z = 4.0  # Shares and means that differ by more standard errors are not the same.
+_MAX_SHIFT = 0.25  # Of a column, in sds: there may be thousands of rows, which show any shift.
+_MORE = 0.25  # The posterior is found anew when there are so many more rows of a class.
+_ROWS_AT_ONCE = 1 << 14
+_ROUNDING = 1e-6  # Of a column that does not vary, in its own units.
 # The cubic surrogate is trusted if at least this share of the first draws it weighs is effective.
 _MIN_SHARE = 0.3
 # With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
 # last for more steps.
-_FEW_ROWS, _MORE = 500, 3
+_FEW_ROWS, _MORE_DRAWS = 500, 3
+
+
+def with_units_of(rows, units, retained):
+    """Units as rows up to now tell them, where the first ones could not, and what is `Retained`.
+
+    They are new of columns that vary for the first time in ``rows``, which are as given, and of all
+    that vary where there were too few rows to tell. Then the posterior is to be found anew.
+    """
+    rows_before = retained.rows
+    is_few, is_one = len(rows_before.weight) < _ENOUGH_IN_ALL, units.scale == 1.0
+    if not (is_few or is_one.any()):
+        return units, retained
+    old = rows_before._replace(X=units.given(rows_before.X))
+    found = moments_of([old, *rows.whole()])
+    new = found.varies if is_few else is_one & ~moments_of([old]).varies & found.varies
+    if not new.any():
+        return units, retained
+    centre = np.where(new & units.fit_intercept, found.mean, units.centre)
+    own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
+    return own, Retained(old._replace(X=own.rows(old.X)))
+
+
+def advance_retaining(retained, stream, model, rows, options, step, targets):
+    """The stream after the rows of one call, and what is `Retained` then, if anything.
+
+    ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
+    rows, it goes on as all streams do.
+    """
+    whole = all_so_far(retained, stream, rows, options, model.shift)
+    if whole is None:
+        return advance(stream, model, rows, options, step), None
+    n_rows = len(whole.weight)
+    if not stream.seen:
+        return advance(stream, model, rows, options, step), Retained(whole, n_rows).unless_much()
+    retained = Retained(whole, retained.n_fitted)
+    fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
+    weights, grown = fitted + since, since >= _MORE * fitted
+    appeared = (weights[fitted == 0.0] > 0.0).any()
+    changed = appeared or _differ(fitted, since) or _columns_differ(retained)
+    if not (changed or grown[weights > 0.0].any()):
+        return advance(stream, model, rows, options, step), retained.unless_much()
+    enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
+    enough &= weights.sum() >= _ENOUGH_IN_ALL
+    if not (changed or (step is not kernel_step and options.settings.rejuvenation != "never")):
+        # Particles from the prior that stay, or have come a long way, do not start there again.
+        stream = advance(stream, model, rows, options, step)
+        return stream, None if enough and grown.all() else retained.unless_much()
+    seen = stream.seen + rows.total
+    # As if these were the first rows; the record goes on.
+    first = stream._replace(
+        particles=None, assumed=None, error_terms=NO_ERROR, n_left_out=0, seen=0.0
+    )
+    first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
+    if enough and grown.all() and not changed:
+        return first, None
+    return first, Retained(whole, n_rows).unless_much()
+
+
+def _of_classes(rows, targets):
+    """Weights of the classes, (K,)."""
+    return np.array([rows.weight[rows.y == one].sum() for one in targets])
+
+
+def _differ(weights, others):
+    """Whether the shares of classes differ between two sets of rows, by the weights of each."""
+    n, m = weights.sum(), others.sum()
+    pooled = (weights + others) / (n + m)
+    error = np.sqrt(pooled * (1.0 - pooled) * (1.0 / n + 1.0 / max(m, 1e-300)))
+    return bool((np.abs(weights / n - others / m) > _MAX_Z * error).any())
+
+
+def _columns_differ(retained):
+    """Whether rows since the last fit have other means or second moments of a column."""
+    found, is_sparse = moments_of([retained.rows]), sparse.issparse(retained.rows.X)
+    centre = np.zeros_like(found.mean) if is_sparse else found.mean
+    units = Units(centre, found.sd, 1, not is_sparse)
+    parts = retained.before_and_since()
+    sums = np.array([_power_sums(part, units) for part in parts])
+    n, m = (part.weight.sum() for part in parts)
+    moments = sums.sum(axis=0) / (n + m)
+    variance = np.maximum(moments[1::2] - moments[:2] ** 2, 0.0)
+    gap = np.abs(sums[0, :2] / n - sums[1, :2] / max(m, 1e-300))
+    least = np.maximum(_MAX_Z**2 * (1.0 / n + 1.0 / max(m, 1e-300)), _MAX_SHIFT**2)
+    return bool((gap > np.sqrt(least * variance) + _ROUNDING).any())
+
+
+def _power_sums(rows, units):
+    """Weighted sums of the first four powers of standardised columns, (4, p)."""
+    total = np.zeros((4, rows.X.shape[1]))
+    for some in gen_batches(len(rows.weight), _ROWS_AT_ONCE):
+        z = units.rows(rows.X[some])
+        for k in range(4):
+            total[k] += rows.weight[some] @ (z.power(k + 1) if sparse.issparse(z) else z ** (k + 1))
+    return total
 
 
 def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
@@ -32,7 +154,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         projected = project(particles, stream.error_terms, model.monitored)
         assumed = more_accurate(assumed, projected, model.monitored)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
-    m = options.n_particles * (_MORE if few else 1)
+    m = options.n_particles * (_MORE_DRAWS if few else 1)
 
     def drawn(cubic, min_share):
         target = model
@@ -44,7 +166,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     if assumed is None:
         outcome, error_terms = drawn(None, 0.0), NO_ERROR
     else:
-        outcome, error_terms, assumed = _redrawn(stream, stayed, assumed, drawn, a, m, model)
+        outcome, error_terms, assumed = _rejuvenated(stream, stayed, assumed, drawn, a, m, model)
     log_prior = model.log_prior(outcome.particles.theta)
     moved = outcome.particles._replace(log_prior=log_prior)
     by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
@@ -55,7 +177,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
 
-def _redrawn(stream, stayed, assumed, drawn, a, m, model):
+def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):
     """Weighted draws from proposals for the outcome of a step, and what rejuvenations have lost.
 
     The Gaussian of the assumed-density filter takes the place of q before the step, so that

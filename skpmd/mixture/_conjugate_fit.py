@@ -1,4 +1,4 @@
-"""Fits of a conjugate mixture: stochastic passes, full-batch iterations, and a stream."""
+"""Fits of a conjugate mixture: starts, stochastic passes, full-batch iterations, and a stream."""
 
 import copy
 from typing import NamedTuple
@@ -9,17 +9,19 @@ from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import stratified_sample
 from skpmd.engine import mirror
+from skpmd.engine.course import counted
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
-from skpmd.mixture._initialization import initial_counts
+from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
 from skpmd.mixture._prior import prior_of
 from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
-from skpmd.mixture._rows import RowView, joined
-from skpmd.mixture._scaler import Scaler, medians
+from skpmd.mixture._rows import RowView, joined, pieces
+from skpmd.mixture._scaler import Scaler, limits_of, medians
 
 # n_particles="auto" is the first of so many columns at most.
 _AUTO = {20: 16, 100: 8, np.inf: 4}
@@ -29,6 +31,12 @@ _STARTS, _ROUND = 8, 5
 _MAX_FULL_ITER, _MAX_FULL_ITER_FEW, _FEW_ROWS = 3, 100, 2000
 # batch_size="auto" is at least so many rows, or so many for each column.
 _MIN_BATCH, _BATCH_EACH = 256, 32
+# A start sees at least so many rows, or so many for each component.
+_START_ROWS, _ROWS_EACH = 1000, 60
+INITS = ("mixed", "k-means++", "kmeans", "random_from_data", "random")
+# "kmeans" sees more rows by this factor: its starts differ enough.
+_MORE_ROWS = 10
+_LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 # A particle is a whole mixture: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
 
@@ -116,6 +124,77 @@ def _max_full_iter(parameters, n, m):
     return _MAX_FULL_ITER_FEW if m == 1 or n <= _FEW_ROWS else _MAX_FULL_ITER
 
 
+# ---------------------------------------------------------------------- starts
+def initial_counts(model, X, weight, init, m, rng):
+    """Counts of m particles after assigning a sample of rows each, as if they were all rows.
+
+    A mistyped value takes a centre for itself where centres are to be far from each other. That is
+    right for one, and where components share a covariance it has to be so, or all are wide. For
+    more of them than there are components to spare, every other start has rare values that are far
+    away count as if they were where the others end.
+    X (n, p) holds distinct rows, and ``weight`` (n,) how often each counts. ``init`` is one of
+    `INITS`:
+
+    * "k-means++" and "kmeans": centres that are far from each other, with 2 or 20 steps of Lloyd's
+      algorithm;
+    * "random_from_data": any rows as centres, with 2 steps;
+    * "random": random responsibilities;
+    * "mixed": "k-means++" and "random_from_data" in turns.
+    """
+    size = max(_START_ROWS, _ROWS_EACH * model.K)
+    if init == "kmeans":
+        size *= _MORE_ROWS
+    turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
+    limits, parts = None, []
+    for i in counted(range(m), "starts of particles", m):
+        some, w = _sample(X, weight, size, rng)
+        if i % 2 and not model.family.n_shared:
+            limits = limits_of(some, w) if limits is None else limits
+            np.clip(some, -limits, limits, out=some)
+        parts.append(_start(model, some, w, turns[i % len(turns)], weight.sum(), rng))
+    return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _sample(X, weight, size, rng):
+    """At most ``size`` rows by stratified sampling of the total weight."""
+    if len(X) <= size:
+        return X[:], np.array(weight)
+    places, counts = stratified_sample(weight, size, rng)
+    return X[places], counts
+
+
+def _start(model, X, weight, init, total, rng):
+    """Counts of one particle."""
+    K, n = model.K, len(X)
+    weight = weight * (total / weight.sum())
+    if init == "random":
+        resp = rng.random((n, K))
+        resp *= (weight / resp.sum(axis=1))[:, None]
+        return _counts(model, X, [(slice(None), one) for one in resp.T])
+    if init == "random_from_data":
+        uniforms = rng.random(K) * weight.sum()
+        places = np.searchsorted(np.cumsum(weight), uniforms, side="right")
+        centres = X[np.minimum(places, n - 1)]
+    else:
+        centres = kmeans_plusplus(X, weight, rng.random(K))
+    labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
+    order = np.argsort(labels, kind="stable")
+    own = np.split(order, np.searchsorted(labels[order], np.arange(1, K)))
+    return _counts(model, X, [(rows, weight[rows]) for rows in own])
+
+
+def _counts(model, X, parts):
+    """Counts of the rows of each component, and how often each of them counts."""
+    family, counts = model.family, model.no_counts(1)
+    for k, (rows, weight) in enumerate(parts):
+        part = X[rows]
+        for some in pieces(part) if len(part) else ():
+            added = weight[some] @ family.features(part[some])
+            counts.components[0, k] += added[: family.n_features]
+            counts.shared[0] += added[family.n_features :]
+    return counts
+
+
 def _carried(before, model, m, X, weight, scaler):
     """Counts of a fit before, as if of these rows.
 
@@ -142,6 +221,7 @@ def _carried(before, model, m, X, weight, scaler):
     return stayed if scores[0] >= scores[1] else along
 
 
+# ---------------------------------------------------------------------- steps
 class _Rows(Rows):
     """Rows that the model itself takes in pieces, to suit the number of its components."""
 
@@ -219,6 +299,7 @@ def history_of_conjugate(records):
     }
 
 
+# ---------------------------------------------------------------------- streams
 def update_conjugate(parameters, before, rows, weight):
     """The particles after one call's rows of a stream, as a `ConjugateFit`.
 

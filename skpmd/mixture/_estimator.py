@@ -15,8 +15,12 @@ from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import need_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
-from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
-from skpmd.mixture._initialization import INITS
+from skpmd.mixture._conjugate_fit import (
+    INITS,
+    fit_conjugate,
+    history_of_conjugate,
+    update_conjugate,
+)
 from skpmd.mixture._merge import merge_conjugate
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
@@ -373,7 +377,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
-        Rows are scaled a few at a time: in addition to X and ``sample_weight`` this takes about 20
+        Rows are scaled a few at a time: in addition to X and ``sample_weight`` this takes about 25
         bytes per row, 40 if columns have many ties, and a few megabytes of memory
         (``strategy="conjugate"``). After
         Ctrl-C the particles are those of the last complete step.
@@ -521,7 +525,6 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         if strategy == "parameters":
             remedy = "set strategy='conjugate' and component_prior='normal_wishart'"
             need_memory(rows.table, "strategy='parameters'", remedy)
-        if strategy == "parameters":
             return draws_state(fit_draws(parameters, rows, weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
         fit = fit_conjugate(parameters, rows, weight, rng, before)

@@ -214,20 +214,7 @@ def _scales(values, p):
     return scales
 
 
-def _covariance_share(parameters, total, strategy):
-    """Share of the rows' covariance that the prior scatter has by default.
-
-    Components of few rows take their shape from all rows; those of many have their own.
-    """
-    if parameters.component_prior == "independent":
-        return 1.0
-    if strategy == "parameters":
-        return _COVARIANCE_SHARE
-    few = _FEW_ROWS_EACH * parameters.n_components / total
-    return float(np.clip(few**2, _MIN_SHARE, 1.0))
-
-
-def _covariance_of(X, weight, matrix, near=_NEAR):
+def _covariance_of(X, weight, matrix, near):
     """Weighted covariance of scaled rows, some at a time, values far from the median drawn in.
 
     Without ``matrix`` it is the variances.
@@ -251,31 +238,16 @@ def _moments(total, matrix, near, X, weight):
 
 def _covariance(parameters, X, weight, scaler, strategy, total):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
-    p, kind, independent = (
-        X.shape[1], parameters.covariance_type, parameters.component_prior == "independent",
-    )  # fmt: skip
+    p, kind = X.shape[1], parameters.covariance_type
+    matrix, independent = kind in ("full", "tied"), parameters.component_prior == "independent"
     if parameters.covariance_prior is None:
-        share = _covariance_share(parameters, total, strategy)
-        matrix = kind in ("full", "tied")
-        # With independent components the prior of correlations is uniform.
-        # One column may have all of the variance that spherical components have in each.
-        near = _NEAR * (np.sqrt(p) if kind == "spherical" else 1.0)
-        covariance = _covariance_of(X, weight, matrix and not independent, near)
-        if kind == "spherical":
-            covariance = covariance.mean(keepdims=True)
-        if not independent:
-            covariance = share * _no_wider_than_gaps(covariance)
-        if matrix and independent:
-            covariance = np.diag(covariance)
-        elif kind == "spherical":
-            covariance = covariance[0]
+        covariance = _default_covariance(parameters, X, weight, strategy, total)
     else:
         with np.errstate(over="ignore"):
             covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
         _refuse_far("covariance_prior", covariance, _MAX_SCATTER, "times the variances")
         if independent:
             _refuse_correlations(covariance)
-    matrix = kind in ("full", "tied")
     covariance = covariance + parameters.reg_covar * (np.eye(p) if matrix else 1.0)
     values = np.linalg.eigvalsh(covariance) if matrix else np.atleast_1d(covariance)
     rounding = np.finfo(float).tiny + (np.finfo(float).eps * values.max() if matrix else 0.0)
@@ -288,12 +260,25 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
     return covariance
 
 
-def _no_wider_than_gaps(covariance):
-    """Covariance of scaled columns, or variances, that groups far from each other do not widen."""
-    if covariance.ndim == 1:
-        return np.minimum(covariance, _WIDEST)
-    factor = np.sqrt(_WIDEST / np.maximum(np.diag(covariance), _WIDEST))
-    return covariance * np.outer(factor, factor)
+def _default_covariance(parameters, X, weight, strategy, total):
+    """A share of the covariance of the rows, which groups far from each other do not widen.
+
+    Components of few rows take their shape from all rows; those of many have their own.
+    """
+    p, kind, share = X.shape[1], parameters.covariance_type, _COVARIANCE_SHARE
+    # One column may have all of the variance that spherical components have in each.
+    near, matrix = _NEAR * (np.sqrt(p) if kind == "spherical" else 1.0), kind in ("full", "tied")
+    if parameters.component_prior == "independent":  # The prior of correlations is uniform.
+        variances = _covariance_of(X, weight, False, near)
+        return np.diag(variances) if matrix else variances.mean() if kind != "diag" else variances
+    if strategy == "conjugate":
+        few = _FEW_ROWS_EACH * parameters.n_components / total
+        share = float(np.clip(few**2, _MIN_SHARE, 1.0))
+    covariance = _covariance_of(X, weight, matrix, near)
+    if matrix:
+        factor = np.sqrt(_WIDEST / np.maximum(np.diag(covariance), _WIDEST))
+        return share * (covariance * np.outer(factor, factor))
+    return share * np.minimum(covariance.mean() if kind == "spherical" else covariance, _WIDEST)
 
 
 def _refuse_correlations(covariance):

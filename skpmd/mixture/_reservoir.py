@@ -67,12 +67,12 @@ def retained_of(rows, weight, size, complete=True):
     they are all so far.
     """
     if len(rows) <= size:
-        return Reservoir(rows[:], np.array(weight), rows.discount(slice(None)), complete)
+        return Reservoir(rows[:], *map(np.array, (weight, rows.discount(slice(None)))), complete)
     best = partial(_best, size)
     chosen, _ = over_rows(best, rows, range(len(rows)), add=partial(_best_of_two, size))
     chosen = np.sort(chosen)
     X, weight, discount = rows[chosen], weight[chosen], rows.discount(chosen)
-    if rows.earlier is None:  # Those of a large fit are neither sorted nor distinct.
+    if rows.discounts is None:  # Those of a large fit are neither sorted nor distinct.
         some, weight = distinct_rows(X, weight)
         X, discount = some[:], np.ones(len(some))
     return Reservoir(X, np.array(weight), discount, False)

@@ -13,27 +13,22 @@ from skpmd._rows.order import group_size
 from skpmd._rows.sampling import merged
 from skpmd._rows.table import is_in_memory
 from skpmd.engine.sums import are_elsewhere
-from skpmd.mixture._kernels import join_sorted, scaled_rows
 
-_AT_ONCE, _MIN_AT_ONCE = (
-    1 << 15,
-    64,
-)  # Pieces have about so many numbers, and so many rows at least.
+# Pieces have about so many numbers, and so many rows at least.
+_AT_ONCE, _MIN_AT_ONCE = 1 << 15, 64
 
 
 class RowView:
-    """Rows of one or two tables, which read as one array of float64: by slices and by places.
+    """Rows of a table, which read as one array of float64: by slices and by places.
 
     ``table`` (n, p) has floats of any size, and ``places`` (k,) says which of its rows these are,
-    in their order; None is all of them as they are. Rows of a second table, the `Reservoir`
-    ``earlier``, have the places -1, -2, ... With a ``scaler`` rows are read in its columns.
+    in their order; None is all of them as they are. ``discounts`` (k,) is what forgetting has left
+    of one row's weight since it came last; None where all are new. With a ``scaler`` rows are read
+    in its columns.
     """
 
-    def __init__(self, table, places=None, earlier=None, scaler=None):
-        self.table, self.places, self.earlier, self.scaler = table, places, earlier, scaler
-        # What `scaled_rows` takes of it.
-        self._earlier = np.empty((0, table.shape[1])) if earlier is None else earlier.X
-        self._shift, self._scale = scaler or (np.zeros(table.shape[1]), np.ones(table.shape[1]))
+    def __init__(self, table, places=None, discounts=None, scaler=None):
+        self.table, self.places, self.discounts, self.scaler = table, places, discounts, scaler
         self._held = None, None  # Columns that are where the rows are, and what holds them there.
 
     def __len__(self):
@@ -50,11 +45,10 @@ class RowView:
         return len(self), self.table.shape[1]
 
     def __getitem__(self, index):
-        if self.places is None:
-            X = np.array(self.table[index], dtype=np.float64, order="C")
-            return X if self.scaler is None else self.scaler.transform(X, out=X)
-        places = self.places[index]
-        return scaled_rows(self.table, places, self._earlier, self._shift, self._scale)
+        rows = index if self.places is None else self.places[index]
+        copy = isinstance(rows, slice)  # Rows by their places are a copy already.
+        X = self.table[rows].astype(np.float64, order="C", subok=False, copy=copy)
+        return X if self.scaler is None else self.scaler.transform(X, out=X)
 
     @property
     def total(self):
@@ -78,19 +72,12 @@ class RowView:
 
     def scaled(self, scaler):
         """The same rows in the columns of a scaler."""
-        return RowView(self.table, self.places, self.earlier, scaler)
+        return RowView(self.table, self.places, self.discounts, scaler)
 
     def discount(self, index):
-        """What forgetting has left of one row's weight since it came last; 1 of new rows."""
-        if self.places is None:  # All are new. No array of all their places is made.
-            is_slice = isinstance(index, slice)
-            return np.ones(len(range(len(self))[index] if is_slice else index))
-        places = self.places[index]
-        out = np.ones(len(places))
-        before = places < 0
-        if before.any():
-            out[before] = self.earlier.discount[~places[before]]
-        return out
+        """Discounts of some of the rows."""
+        discounts = np.broadcast_to(1.0, len(self)) if self.discounts is None else self.discounts
+        return discounts[index]
 
 
 def _of_view(function, scaler, X, rest):
@@ -151,13 +138,11 @@ def distinct_rows(table, weight):
 
 
 def joined(rows, weight, earlier):
-    """`RowView` of rows and those of a reservoir before them, and the total weight of each.
+    """`RowView` of rows and those of a `Reservoir` before them, and the total weight of each.
 
-    Both are distinct and sorted; the rows count ``weight`` times.
+    The rows count ``weight`` times. Those that come again are new.
     """
-    n = len(rows) + len(earlier.X)
-    places, total = np.empty(n, dtype=rows.places.dtype), np.empty(n)
-    n = join_sorted(
-        rows.table, rows.places, np.array(weight), earlier.X, earlier.weight, places, total
-    )
-    return RowView(rows.table, places[:n], earlier), total[:n]
+    table = np.concatenate([rows[:], earlier.X])
+    discounts = np.concatenate([np.ones(len(rows)), earlier.discount])
+    places, total = merged(np.concatenate([weight, earlier.weight]), table)
+    return RowView(table, places, discounts[places]), total

@@ -12,7 +12,7 @@ DEFECTS = [
     ),
     Defect(
         "the largest importance weights stay as they are",
-        "engine/psis.py",
+        "engine/diagnostics.py",
         "if np.isfinite(k) and scale > 0.0:",
         "if False:",
         "api/test_model_comparison.py",
@@ -138,7 +138,7 @@ DEFECTS = [
     ),
     Defect(
         "a prior's mean is not that of the columns it names",
-        "linear/_per_column.py",
+        "linear/_make_model.py",
         'out[place[column]] = as_floats(f"{name}[{key!r}]", number)',
         'out[place[column] - 1] = as_floats(f"{name}[{key!r}]", number)',
         "linear/test_posterior_as_prior.py",

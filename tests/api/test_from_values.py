@@ -309,6 +309,7 @@ def test_many_modes_are_found_where_weights_have_failed():
     check(model, [0.0, 0.0], [sd, sd], 2000)
 
 
+@pytest.mark.slow
 def test_two_bananas_have_a_ridge_each():
     def one(theta, centre):
         x, y = theta[:, 0] - centre, theta[:, 1]

@@ -16,7 +16,7 @@ from skpmd import (
     ParticleMirrorDescent,
     Posterior,
 )
-from skpmd.engine.psis import pareto_smoothed
+from skpmd.engine.diagnostics import pareto_smoothed
 from skpmd.model_comparison import compare, loo, waic
 
 

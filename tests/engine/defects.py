@@ -446,7 +446,7 @@ DEFECTS = [
     ),
     Defect(
         "steps from the prior are believed without another fit",
-        "engine/second_opinion.py",
+        "engine/from_values.py",
         "outcome.reasons + found",
         "outcome.reasons",
         "api/test_certificate.py",

@@ -33,7 +33,7 @@ DEFECTS = [
     ),
     Defect(
         "rows that come sorted by a column are dropped",
-        "linear/_retained.py",
+        "linear/_streaming.py",
         "changed = appeared or _differ(fitted, since) or _columns_differ(retained)",
         "changed = appeared or _differ(fitted, since)",
         "linear/test_retained.py",
@@ -96,21 +96,21 @@ DEFECTS = [
     ),
     Defect(
         "normal logits stand for all particles on rows unlike those of the comparison",
-        "linear/_normal_logits.py",
+        "linear/_averages.py",
         "(variance > normal.largest)",
         "(variance > np.inf)",
         "linear/test_predictions.py",
     ),
     Defect(
         "normal logits decide between classes that are hardly apart",
-        "linear/_normal_logits.py",
+        "linear/_averages.py",
         "is_clear = best - second > 4.0 * normal.error",
         "is_clear = ~np.isnan(best)",
         "linear/test_predictions.py",
     ),
     Defect(
         "a mean logit decides however uncertain it is",
-        "linear/_normal_logits.py",
+        "linear/_averages.py",
         "> _CURVATURE * spread + 1e-9",
         "> 1e-9",
         "linear/test_predictions.py",
@@ -124,7 +124,7 @@ DEFECTS = [
     ),
     Defect(
         "covariances of two columns count once",
-        "linear/_normal_logits.py",
+        "linear/_averages.py",
         "np.where(i == j, 0.0, blocks[:, j, i])",
         "np.where(i == j, 0.0, 0.0)",
         "linear/test_predictions.py",

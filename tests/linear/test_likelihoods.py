@@ -13,7 +13,7 @@ from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._design import normal_nodes
-from skpmd.linear._importance import proposal_components
+from skpmd.linear._fit import proposal_components
 from skpmd.linear._kernels import add_log_sigmoid, add_log_softmax, expected_softmax
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior

@@ -10,13 +10,14 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.threads import threads
 from skpmd.linear import _averages
-from skpmd.linear._averages import log_averages, points_of
-from skpmd.linear._design import normal_nodes
-from skpmd.linear._normal_logits import (
+from skpmd.linear._averages import (
+    log_averages,
     log_averages_by,
     log_averages_of_normal_logits,
     normal_logits_of,
+    points_of,
 )
+from skpmd.linear._design import normal_nodes
 
 
 def coefficients(K, width, m=600, spread=0.4, seed=0):

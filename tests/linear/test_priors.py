@@ -21,8 +21,8 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments, weights
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
-from skpmd.linear._importance import proposal_components
 from skpmd.linear._make_model import linear_model, missing_moments
 from skpmd.linear._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 

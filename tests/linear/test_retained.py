@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd._base import retained
 from skpmd.engine.model import Batch
-from skpmd.linear import _retained
+from skpmd.linear import _streaming
 
 X, Y = make_classification(900, 6, n_informative=4, random_state=0)
 FIRST = np.argsort(Y, kind="stable")  # All of class 0, then all of class 1.
@@ -163,4 +163,4 @@ def test_columns_are_held_against_those_of_the_last_fit():
     for name, (rows, differ) in others.items():
         X = 1e6 + np.concatenate([first, rows])
         batch = Batch(X, np.ones(200), np.ones(200))
-        assert _retained._columns_differ(retained.Retained(batch, 100)) == differ, name
+        assert _streaming._columns_differ(retained.Retained(batch, 100)) == differ, name

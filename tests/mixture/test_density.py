@@ -106,19 +106,6 @@ def test_values_of_a_data_frame_are_taken_by_name():
         mixture.conditional(["e"], table)
 
 
-def test_draws_of_columns_go_together():
-    # One normal component of correlated columns, whose covariance is known.
-    rng = np.random.default_rng(0)
-    root = np.array([[1.0, 0.0, 0.0], [0.9, 0.3, 0.0], [-0.5, 0.6, 0.2]])
-    rows = rng.normal(size=(3000, 3)) @ root.T
-    density = GaussianMixturePMD(random_state=0).fit(rows).conditional([0], [[1.0]])
-    exact = root[1:, 1:] @ root[1:, 1:].T
-    np.testing.assert_allclose(density.mean()[0], [0.9, -0.5], atol=0.05)
-    np.testing.assert_allclose(density.cov()[0], exact, atol=0.03)
-    found = np.cov(density.sample(20_000, random_state=0)[:, 0].T)
-    np.testing.assert_allclose(found, density.cov()[0], atol=0.02)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of few rows
 def test_infinite_variances_are_so():
     # An empty component has one degree of freedom: the prior's.

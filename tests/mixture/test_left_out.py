@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD
-from skpmd.model_comparison import loo, waic
+from skpmd.model_comparison import loo
 
 TYPES = ("full", "tied", "diag", "spherical")
 RNG = np.random.default_rng(0)
@@ -90,16 +89,6 @@ def test_draws_agree_with_the_closed_form():
     _, means, stds = np.split(diagonal.posterior_.particles, [1, 3], axis=1)
     byhand = stats.norm(means[:, None], stds[:, None]).logpdf(GROUP).sum(axis=-1)
     np.testing.assert_allclose(diagonal.pointwise_log_likelihood(GROUP), byhand, rtol=1e-9)
-
-
-def test_waic_has_the_draws():
-    grid = stats.norm.ppf((np.arange(12) + 0.5) / 12)
-    X = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
-    model = GaussianMixturePMD(random_state=0).fit(X)
-    with pytest.warns(ConvergenceWarning, match="no plain posterior weights"):
-        found = waic(model, X)
-    exact = loo(model, X).elpd
-    assert found.elpd == pytest.approx(exact, abs=1.0)
 
 
 def test_missing_values_are_refused():

@@ -440,3 +440,18 @@ def test_a_kernel_of_few_more_rows_than_its_search_takes(weight):
     # A constant has .69, and the probabilities that made the labels have .57, both give or take
     # .01; of twelve such tables the mean was .59 with a standard deviation of .02.
     assert np.mean(losses) < 0.65
+
+
+def test_ctrl_c_in_a_search_for_a_kernel_ends_it(monkeypatch):
+    statistics, calls = evidence.LogitSparseGP.statistics, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return statistics(*args)
+
+    monkeypatch.setattr(evidence.LogitSparseGP, "statistics", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SparseGPClassifierPMD(random_state=0).fit(*data(50))
+    assert len(calls) == 3

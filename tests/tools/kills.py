@@ -5,7 +5,9 @@ routes of `ROUTES` and over one thread and two. Prints a line for each, and exit
 differs. Each fit is a process of its own, forked from this one, and is killed by its id (SIGKILL).
 """
 
+import gzip
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -47,10 +49,12 @@ def _plain(value):
     """A state as arrays, numbers and words: which of its parts are one object says nothing."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, np.generic):
+        return repr(value.item())
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, dict):
-        return [(repr(name), _plain(one)) for name, one in value.items()]
+        return sorted((repr(name), _plain(one)) for name, one in value.items())
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if callable(value) or not hasattr(value, "__dict__"):
@@ -90,11 +94,19 @@ def killed(route, folder, kills, rng, **parameters):
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            done, n_states = done + 1, n_states + (path.exists() and path.stat().st_size > 10_000)
+            done, n_states = done + 1, n_states + _has_state(path)
         else:
             break
     same = same and end.exists() and end.read_text() == expected
     return Report(done, n_states, same, path.exists())
+
+
+def _has_state(path):
+    if not path.exists():
+        return False
+    with gzip.open(path) as file:
+        pickle.load(file)
+        return bool(file.peek(1))
 
 
 def main(total, *routes):

@@ -1,0 +1,196 @@
+"""What a fit of a linear model is to find the posterior of, and what comes of it, for estimators.
+
+Estimators check what they are given, ask for a task or a further part of a stream, and report.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd._base.prior import convergence_reasons, misfit_reasons
+from skpmd._base.results import Results, results_of
+from skpmd._base.retained import Retained
+from skpmd._base.streaming import Stream, kernel_step
+from skpmd._base.validation import naming_singular_columns
+from skpmd._rows.rows import Rows
+from skpmd._rows.table import is_in_memory
+from skpmd.linear._averages import NormalLogits
+from skpmd.linear._column_scale import Units, refuse_far, shift_of, units_of
+from skpmd.linear._design import LinearModel, n_logits
+from skpmd.linear._earlier_rows import (
+    EarlierRows,
+    PriorOfRows,
+    TiltedPrior,
+    all_rows,
+    earlier_rows,
+    given_earlier,
+    model_of,
+    rows_for_later,
+    why_no_evidence,
+)
+from skpmd.linear._empirical_bayes import chosen_scale
+from skpmd.linear._fit import name_of, takes_steps
+from skpmd.linear._make_model import (
+    LinearParameters,
+    coordinate_names,
+    coordinate_variables,
+    in_columns,
+    linear_model,
+)
+from skpmd.linear._mean_field import is_mean_field
+from skpmd.linear._posterior import own_posterior
+from skpmd.linear._streaming import advance_retaining, proposal_step, with_units_of
+
+
+class LinearState(NamedTuple):
+    """Result of a fit."""
+
+    stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
+    results: Results  # What it shows.
+    n_iter: int  # Rounds, passes or steps.
+    prior_scale: object  # Of the prior: a number, or one for each coefficient; None without.
+    fit_intercept: bool  # Whether there is an intercept.
+    dtype: np.dtype  # Of the features.
+    retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
+    units: Units | None = None  # What coefficients and their prior are in, if not given columns.
+    # What predictions average over, if not all particles.
+    normal_logits: NormalLogits | None = None
+
+
+class Task(NamedTuple):
+    """What a fit is to find the posterior of."""
+
+    model: LinearModel
+    rows: Rows  # In its units; those of an earlier posterior, which is the prior, come first.
+    parameters: LinearParameters
+    prior: PriorOfRows  # Before all of them.
+    earlier: EarlierRows | None
+    by_steps: bool  # Whether stochastic steps are asked for.
+    is_mean_field: bool = False
+    warning: str = ""  # What speaks against a scale that was chosen by the evidence.
+
+    @property
+    def is_reduced(self):
+        """Whether a quadratic stands for some of the rows."""
+        return self.earlier is not None and self.earlier.rest is not None
+
+    @property
+    def scale(self):
+        """Scale of the prior; None where an earlier posterior is the prior."""
+        return None if self.earlier else self.prior.scale
+
+
+def targets(codes, n_classes):
+    """Class codes as the models want them."""
+    return 2.0 * codes - 1.0 if n_classes == 2 else codes
+
+
+def axes_of(model, features, classes):
+    """Names of coordinates, and the arrays that they form, as arguments of a posterior."""
+    names = coordinate_names(model, features, classes)
+    return {**coordinate_variables(model, features, classes), "names": names}
+
+
+def task_of(parameters, options, rows, features, classes, rng):
+    """The `Task` of a fit: under a prior, or with the rows of an earlier posterior."""
+    n_features, n_classes = rows.data.X.shape[1], len(classes)
+    is_named = isinstance(parameters.prior, str)
+    is_diagonal = is_mean_field(parameters, n_features, n_classes)
+    by_steps = takes_steps(parameters, options)
+    earlier = None
+    if is_in_memory(rows.data.X) and not (is_named or is_diagonal or by_steps):
+        earlier = earlier_rows(parameters, features, classes)
+    if earlier is not None:
+        rows = _in_units(rows, earlier.prior.units, parameters.batch_size)
+        both = Rows.of(all_rows(earlier, rows.data, options.power), parameters.batch_size)
+        return Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
+    parameters, units = in_columns(parameters, features, classes, is_diagonal)
+    if is_named:
+        units = units_of_columns(parameters, rows, n_classes, is_text=is_diagonal)
+    rows = _in_units(rows, units, parameters.batch_size)
+    shift = shift_of(units)
+    with naming_singular_columns(rows.data.X):
+        choice = chosen_scale(parameters, rows, n_classes, shift, rng)
+    model = linear_model(parameters, n_features, n_classes, choice.scale, shift)
+    prior = PriorOfRows(parameters, choice.scale, units)
+    return Task(model, rows, parameters, prior, None, by_steps, is_diagonal, choice.warning)
+
+
+def units_of_columns(parameters, rows, n_classes, **how):
+    """Centres and units of columns that a named prior refers to; None of given columns."""
+    if parameters.scale is None:
+        return None
+    return units_of(rows.whole(), n_logits(n_classes), parameters.fit_intercept, **how)
+
+
+def _in_units(rows, units, batch_size):
+    """`Rows` in units."""
+    data = rows.data
+    refuse_far(data.X, units, np.float32)  # Moves take products of any rows in single precision.
+    return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
+
+
+def results_of_task(task, outcome, options, shown, remedies=None):
+    """The outcome as one of the rows of this fit alone, and its `Results`."""
+    model, earlier = task.model, task.earlier
+    seen = model.prior.reported(outcome.particles.theta)
+    outcome, prior_k = _of_prior(model, outcome)
+    if earlier is not None:
+        outcome = given_earlier(outcome, model, earlier)
+    results = results_of(
+        outcome, temperature=options.temperature, coordinates=seen, prior_pareto_k=prior_k,
+        no_evidence=why_no_evidence(earlier), remedies=remedies, **shown,
+    )  # fmt: skip
+    if not task.by_steps:
+        results.posterior.rows = rows_for_later(
+            model, task.rows.data, options.power, own_posterior(results.posterior),
+            task.prior, earlier,
+        )  # fmt: skip
+    return outcome, results
+
+
+def _of_prior(model, outcome):
+    """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
+    prior = model.prior
+    density = getattr(prior, "density", None)
+    reasons = convergence_reasons(density, outcome.particles)
+    if isinstance(prior, TiltedPrior):
+        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
+    outcome = outcome._replace(reasons=outcome.reasons + reasons)
+    return outcome, None if density is None else density.pareto_k
+
+
+def state_after_part(parameters, options, given, before, stream, features, classes):
+    """The `LinearState` after one call's rows of a stream; ``before`` is None at the first.
+
+    ``given`` are the `Rows` in the user's columns, ``stream`` is where the stream is.
+    """
+    n_features, n_classes = given.data.X.shape[1], len(classes)
+    is_named, dtype = isinstance(parameters.prior, str), given.data.X.dtype
+    parameters, units = in_columns(parameters, features, classes, mean_field=False)
+    prior_scale, retained = parameters.prior_scale, None
+    if before is not None:
+        prior_scale, retained, units = before.prior_scale, before.retained, before.units
+        if retained is not None and units is not None and options.total_samples is None:
+            units, retained = with_units_of(given, units, retained)
+    elif is_named:
+        units = units_of_columns(parameters, given, n_classes, is_first=True)
+    rows = _in_units(given, units, parameters.batch_size)
+    model = linear_model(parameters, n_features, n_classes, prior_scale, shift_of(units))
+    proposal = parameters.proposal if model.prior.has_gaussian else "prior"
+    step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
+    with naming_singular_columns(given.data.X):
+        stream, retained = advance_retaining(
+            retained, stream, model, rows, options, step, targets(np.arange(n_classes), n_classes)
+        )
+    seen = model.prior.reported(stream.particles.theta)
+    outcome, prior_k = _of_prior(model, stream.outcome())
+    results = results_of(
+        outcome, stream.records, coordinates=seen, frame=units, stream=True,
+        method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
+        **axes_of(model, features, classes),
+    )  # fmt: skip
+    return LinearState(
+        stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained, units
+    )
