@@ -6,9 +6,15 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
+from scipy.special import log_ndtr, logsumexp, ndtr
 
-from skpmd._base.quantiles import lower_quantile
+from skpmd._base.normal_mixtures import (
+    LOG_ROOT_TWO_PI,
+    least_quantile,
+    mean_abs,
+    scaled,
+    weighted,
+)
 from skpmd._base.utils import (
     as_floats,
     as_generator,
@@ -16,7 +22,6 @@ from skpmd._base.utils import (
     check_n_draws,
 )
 
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _NODES = 64  # Of a rule for expectations.
 
 
@@ -155,7 +160,7 @@ class NormalMixture:
         ndarray of shape (n,)
             Values in the units of y.
         """
-        return _weighted(self.weights, self.means)
+        return weighted(self.weights, self.means)
 
     def var(self):
         """Variances, shape (n,): within components and between them.
@@ -165,7 +170,7 @@ class NormalMixture:
         ndarray of shape (n,)
             Variances in squared units of y.
         """
-        return _weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
+        return weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
     def std(self):
         """Standard deviations, shape (n,).
@@ -217,7 +222,7 @@ class NormalMixture:
                     f"{values.shape}."
                 )
             total += weight * values
-        return _weighted(self.weights, total)
+        return weighted(self.weights, total)
 
     # ------------------------------------------------------------------ density and probabilities
     def log_pdf(self, y):
@@ -448,16 +453,16 @@ class NormalMixture:
         """
         if y is not None:
             return self._at(
-                y, lambda y: _weighted(self.weights, _mean_abs(self.means - y, self.stds))
+                y, lambda y: weighted(self.weights, mean_abs(self.means - y, self.stds))
             )
         total = np.zeros(len(self))
         for i, (weight, mean, std) in enumerate(
             zip(self.weights, self.means, self.stds, strict=True)
         ):
             # Pairs of components, each once: the one before and the one after are the same.
-            mean_abs = _mean_abs(self.means[i:] - mean, np.hypot(self.stds[i:], std))
-            pairs = 2.0 * _weighted(self.weights[i:], mean_abs)
-            total += weight * (pairs - self.weights[i] * mean_abs[0])
+            distance = mean_abs(self.means[i:] - mean, np.hypot(self.stds[i:], std))
+            pairs = 2.0 * weighted(self.weights[i:], distance)
+            total += weight * (pairs - self.weights[i] * distance[0])
         return total
 
     def crps(self, y):
@@ -535,17 +540,17 @@ class NormalMixture:
         return np.reshape([function(row) for row in rows], y.shape)
 
     def _scaled(self, y):
-        return _scaled(y, self.means, self.stds)
+        return scaled(y, self.means, self.stds)
 
     def _log_density(self, y):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            terms = -0.5 * self._scaled(y) ** 2 - np.log(self.stds) - _LOG_ROOT_TWO_PI
+            terms = -0.5 * self._scaled(y) ** 2 - np.log(self.stds) - LOG_ROOT_TWO_PI
         constant = np.where(y == self.means, np.inf, -np.inf)
         return self._log_average(np.where(self.stds > 0.0, terms, constant))
 
     def _below(self, z):
         """Probability below values, given in standard deviations of each component (k, n)."""
-        return np.minimum(_weighted(self.weights, ndtr(z)), 1.0)
+        return np.minimum(weighted(self.weights, ndtr(z)), 1.0)
 
     def _log_below(self, z):
         out, above = self._log_average(log_ndtr(z)), self._below(-z)
@@ -560,9 +565,9 @@ class NormalMixture:
     def _quantile(self, tail, upper):
         """Value with a probability of at most 0.5 below it, or above it."""
         if not upper:
-            return _lower_quantile(self.means, self.stds, self.weights, tail, np.greater_equal)
+            return least_quantile(self.means, self.stds, self.weights, tail, np.greater_equal)
         # Of -Y. Where a jump of the cdf ends at q itself, the least value is below the jump after.
-        return 0.0 - _lower_quantile(-self.means, self.stds, self.weights, tail, np.greater)
+        return 0.0 - least_quantile(-self.means, self.stds, self.weights, tail, np.greater)
 
 
 def _table(name, values):
@@ -588,65 +593,6 @@ def _shares(weights, shape):
             f"them by their sum."
         )
     return weights / total
-
-
-def _weighted(weights, table):
-    return np.einsum("kn,kn->n", weights, table)
-
-
-def _scaled(y, means, stds):
-    """(y - means) / stds, shape (k, n); of a constant infinite, with its own value below y."""
-    off = y - means
-    out = np.where(off >= 0.0, np.inf, -np.inf)
-    with np.errstate(over="ignore"):
-        return np.divide(off, stds, out=out, where=stds > 0.0)
-
-
-def _mean_abs(means, stds):
-    """E|Z| of Z normal."""
-    means = np.abs(means)
-    with np.errstate(over="ignore"):
-        z = np.divide(means, stds, out=np.full(means.shape, np.inf), where=stds > 0.0)
-        density = np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
-    return 2.0 * stds * density + means * erf(np.sqrt(0.5) * z)
-
-
-def _lower_quantile(means, stds, weights, p, reaches):
-    """Least value at which the cdf reaches p, at most 0.5, of each row.
-
-    It lies between the quantiles of the components.
-    """
-    ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
-    low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
-    high = np.where(weights > 0.0, ends, -np.inf).max(axis=0)
-    if p == 0.0 or (low == high).all():
-        return low
-    x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
-
-    def cdf_and_density(x):
-        return _cdf_and_density(x, means, stds, weights)
-
-    return lower_quantile(cdf_and_density, p, low, high, x, done | (low == high))
-
-
-def _cdf_and_density(x, means, stds, weights):
-    z = _scaled(x, means, stds)
-    with np.errstate(over="ignore"):
-        density = weights * np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
-        density = np.divide(density, stds, out=np.zeros(z.shape), where=stds > 0.0)
-    return _weighted(weights, ndtr(z)), density.sum(axis=0)
-
-
-def _at_jumps(means, stds, weights, p, reaches, start):
-    """Rows whose cdf jumps over p, at a constant: its value there, start elsewhere; and which."""
-    x, found = start.copy(), np.zeros(len(start), dtype=bool)
-    constant = stds == 0.0
-    for j in np.flatnonzero(constant.any(axis=1)):
-        at = _weighted(weights, ndtr(_scaled(means[j], means, stds)))
-        jump = _weighted(weights, constant & (means == means[j]))
-        here = constant[j] & (weights[j] > 0.0) & reaches(at, p) & ~reaches(at - jump, p)
-        x[here], found = means[j, here], found | here
-    return x, found
 
 
 @cache

@@ -5,7 +5,7 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "leaving out a row forgets the weights of the particles",
-        "model_comparison.py",
+        "_base/leave_one_out.py",
         "ratio = log_w[possible] - evidence[possible]",
         "ratio = -evidence[possible]",
         "api/test_model_comparison.py",
@@ -41,8 +41,8 @@ DEFECTS = [
     Defect(
         "a mixture's variance forgets that means differ",
         "predictive.py",
-        "_weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)",
-        "_weighted(self.weights, self.stds**2)",
+        "weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)",
+        "weighted(self.weights, self.stds**2)",
         "api/test_predictive.py",
     ),
     Defect(

@@ -1,0 +1,72 @@
+"""Mixtures of normals in one dimension, one for each of n rows: averages, distances, quantiles.
+
+Means, standard deviations and weights are arrays (k, n). A component of standard deviation 0 is a
+constant.
+"""
+
+import numpy as np
+from scipy.special import erf, ndtr, ndtri
+
+from skpmd._base.quantiles import lower_quantile
+
+LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+
+
+def weighted(weights, table):
+    """Averages over the components, (n,)."""
+    return np.einsum("kn,kn->n", weights, table)
+
+
+def scaled(y, means, stds):
+    """(y - means) / stds, shape (k, n); of a constant infinite, with its own value below y."""
+    off = y - means
+    out = np.where(off >= 0.0, np.inf, -np.inf)
+    with np.errstate(over="ignore"):
+        return np.divide(off, stds, out=out, where=stds > 0.0)
+
+
+def mean_abs(means, stds):
+    """E|Z| of Z normal."""
+    means = np.abs(means)
+    with np.errstate(over="ignore"):
+        z = np.divide(means, stds, out=np.full(means.shape, np.inf), where=stds > 0.0)
+        density = np.exp(-0.5 * z**2 - LOG_ROOT_TWO_PI)
+    return 2.0 * stds * density + means * erf(np.sqrt(0.5) * z)
+
+
+def least_quantile(means, stds, weights, p, reaches):
+    """Least value at which the cdf reaches p, at most 0.5, of each row.
+
+    It lies between the quantiles of the components.
+    """
+    ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
+    low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
+    high = np.where(weights > 0.0, ends, -np.inf).max(axis=0)
+    if p == 0.0 or (low == high).all():
+        return low
+    x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
+
+    def cdf_and_density(x):
+        return _cdf_and_density(x, means, stds, weights)
+
+    return lower_quantile(cdf_and_density, p, low, high, x, done | (low == high))
+
+
+def _cdf_and_density(x, means, stds, weights):
+    z = scaled(x, means, stds)
+    with np.errstate(over="ignore"):
+        density = weights * np.exp(-0.5 * z**2 - LOG_ROOT_TWO_PI)
+        density = np.divide(density, stds, out=np.zeros(z.shape), where=stds > 0.0)
+    return weighted(weights, ndtr(z)), density.sum(axis=0)
+
+
+def _at_jumps(means, stds, weights, p, reaches, start):
+    """Rows whose cdf jumps over p, at a constant: its value there, start elsewhere; and which."""
+    x, found = start.copy(), np.zeros(len(start), dtype=bool)
+    constant = stds == 0.0
+    for j in np.flatnonzero(constant.any(axis=1)):
+        at = weighted(weights, ndtr(scaled(means[j], means, stds)))
+        jump = weighted(weights, constant & (means == means[j]))
+        here = constant[j] & (weights[j] > 0.0) & reaches(at, p) & ~reaches(at - jump, p)
+        x[here], found = means[j, here], found | here
+    return x, found
