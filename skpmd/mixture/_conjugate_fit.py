@@ -19,8 +19,15 @@ from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
 from skpmd.mixture._prior import prior_of
-from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
-from skpmd.mixture._rows import RowView, joined, pieces
+from skpmd.mixture._rows import (
+    Reservoir,
+    RowView,
+    discounted,
+    joined,
+    pieces,
+    reservoir_size,
+    retained_of,
+)
 from skpmd.mixture._scaler import Scaler, limits_of, medians
 
 # n_particles="auto" is the first of so many columns at most.
@@ -321,7 +328,7 @@ def update_conjugate(parameters, before, rows, weight):
         complete, new, weight_of_new = reservoir.complete, rows, weight
         if not complete:  # Then no more of these rows can be retained either.
             part = retained_of(rows, weight, most)
-            new, weight_of_new = RowView(part.X, np.arange(len(part.X))), part.weight
+            new, weight_of_new = RowView(part.X), part.weight
         total = joined(new, weight_of_new, discounted(reservoir, 1.0 - a))
         if complete and len(total[0]) >= 2 * before.n_rows_fitted:
             fit = fit_conjugate(parameters, *total, rng)
@@ -362,7 +369,7 @@ def _renewed(parameters, fit, rng):
     Each retained row counts once in the fit, so that it can be left out of what predicts it, and
     then for as many as it stands for.
     """
-    reservoir, rows = fit.reservoir, RowView(fit.reservoir.X, np.arange(len(fit.reservoir.X)))
+    reservoir, rows = fit.reservoir, RowView(fit.reservoir.X)
     again = fit_conjugate(parameters, rows, reservoir.sampled_weight(), rng)
     if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + UNLIKE:
         return fit._replace(drift=None, interrupted=again.interrupted)

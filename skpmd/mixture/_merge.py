@@ -18,8 +18,13 @@ from skpmd._base.records import Records
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._conjugate_fit import fit_conjugate
 from skpmd.mixture._relabel import matches
-from skpmd.mixture._reservoir import reservoir_size, retained_of
-from skpmd.mixture._rows import RowView, distinct_rows, joined
+from skpmd.mixture._rows import (
+    RowView,
+    distinct_rows,
+    joined,
+    reservoir_size,
+    retained_of,
+)
 from skpmd.mixture._summaries import points_of
 
 # Components that match worse than this are warned of; 1 is a perfect match.
@@ -87,7 +92,7 @@ def _joined_reservoirs(fits):
     total = fits[0].reservoir
     for fit in fits[1:]:
         other, complete = fit.reservoir, total.complete and fit.reservoir.complete
-        rows = RowView(other.X, np.arange(len(other.X)))
+        rows = RowView(other.X)
         rows, weight = joined(rows, other.weight, total)
         total = retained_of(
             rows, weight, reservoir_size(fits[0].model.K, fits[0].model.p), complete

@@ -17,8 +17,11 @@ from skpmd.engine.smc import tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._prior import MixturePrior, prior_of
-from skpmd.mixture._reservoir import Reservoir, discounted
-from skpmd.mixture._rows import joined
+from skpmd.mixture._rows import (
+    Reservoir,
+    discounted,
+    joined,
+)
 from skpmd.mixture._scaler import Scaler
 
 N_PARTICLES = 2000

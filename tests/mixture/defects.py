@@ -33,7 +33,7 @@ DEFECTS = [
     ),
     Defect(
         "which rows are retained depends on the parts they come in",
-        "mixture/_reservoir.py",
+        "mixture/_rows.py",
         "key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
         "key = -np.log(uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
         "mixture/test_estimator.py",

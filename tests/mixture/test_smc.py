@@ -18,7 +18,7 @@ from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._likelihood import Mixtures
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._prior import MixturePrior
-from skpmd.mixture._reservoir import Reservoir
+from skpmd.mixture._rows import Reservoir
 from skpmd.mixture._scaler import Scaler
 from skpmd.mixture._weights import Sticks, by_sticks, log_mixing, sticks_of
 

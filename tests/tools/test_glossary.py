@@ -39,7 +39,7 @@ def test_usual_senses_are_bound_to_their_files():
     assert not instead_of("loss", "skpmd/mixture/_partition.py")
     assert instead_of("loss", "skpmd/mixture/_model.py")
     assert not instead_of("kept", "skpmd/engine/smc.py")
-    assert instead_of("kept", "skpmd/mixture/_reservoir.py")
+    assert instead_of("kept", "skpmd/mixture/_rows.py")
 
 
 def test_all_kinds_of_names_are_read():
