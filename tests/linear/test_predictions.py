@@ -133,7 +133,7 @@ def test_new_rows_of_a_skewed_posterior_are_within_the_tolerance_too(seed):
     assert np.abs(few - exact).max() <= 1e-3
 
 
-@pytest.mark.slow_for("0.2-10-2000-6", "0.2-20-1200-2")
+@pytest.mark.slow_but("1.0-4-800-3", "2.0-4-800-3")
 @pytest.mark.parametrize("K, n, p", [(4, 800, 3), (10, 2000, 6), (20, 1200, 2)])
 @pytest.mark.parametrize("spread", [0.2, 1.0, 2.0])
 def test_normal_logits_are_within_the_tolerance_on_any_rows(K, n, p, spread):

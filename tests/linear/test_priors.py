@@ -213,23 +213,6 @@ def test_the_coefficients_of_the_horseshoe():
     np.testing.assert_allclose(found, np.column_stack([expected, theta[:, 3]]), rtol=1e-12)
 
 
-def test_the_gradients_of_the_horseshoe_equal_finite_differences():
-    prior, theta = make_horseshoe(), particles(d=8)
-    expected = difference(prior.log_density, theta)
-    np.testing.assert_allclose(prior.gradient(theta), expected, rtol=1e-6, atol=1e-7)
-    kept = theta.copy()
-    target = np.array([0.3, -1.0, 2.0, 0.5])
-
-    def value(theta):
-        return np.sin(prior.coefficients(theta) * target).sum(axis=1)
-
-    gradient = target * np.cos(prior.coefficients(theta) * target)
-    # Coefficients here reach some hundreds, so the sine is steep.
-    found = prior.pull_back(theta, gradient)
-    np.testing.assert_allclose(found, difference(value, theta), rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(theta, kept)
-
-
 def test_a_horseshoe_far_out_stays_finite():
     prior = make_horseshoe()
     for far in (-1e4, 1e4):
@@ -347,16 +330,6 @@ def test_the_horseshoe_reports_coefficients_and_logs_of_scales():
     np.testing.assert_array_equal(reported[:, 4:], theta[:, 4:])
     names = prior.scale_names(["a", "b", "c", "intercept"])
     assert names == ["log_lambda[a]", "log_lambda[b]", "log_lambda[c]", "log_tau"]
-
-
-def test_the_likelihood_is_taken_at_the_coefficients():
-    rng = np.random.default_rng(0)
-    batch = Batch(rng.standard_normal((50, 3)), rng.choice([-1.0, 1.0], 50), np.ones(50))
-    prior, theta = make_horseshoe(), particles(d=8)
-    plain = LogisticModel(NormalPrior(np.ones(4)), fit_intercept=True)
-    found = LogisticModel(prior, fit_intercept=True).log_likelihood(theta, batch)
-    expected = plain.log_likelihood(prior.coefficients(theta), batch)
-    np.testing.assert_array_equal(found, expected)
 
 
 # ----------------------------------------------------------------------------- posteriors

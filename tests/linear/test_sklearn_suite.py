@@ -16,6 +16,8 @@ from scipy import sparse
 from skpmd import BayesianLogisticRegressionPMD
 from tests.tools.sklearn_suite import run, runs_of
 
+pytestmark = pytest.mark.slow  # Tests of the estimator's own are in the default lane.
+
 
 class _OnSparseRows(BayesianLogisticRegressionPMD):
     """Turns rows into CSR arrays, as the sparse classifier of scikit-learn's tests does."""
