@@ -160,23 +160,6 @@ def test_kept_rows_do_not_depend_on_parts():
     np.testing.assert_array_equal(one._state.fit.reservoir.X, other._state.fit.reservoir.X)
 
 
-@pytest.mark.slow
-def test_forgetting_follows_a_drift():
-    rng = np.random.default_rng(0)
-    forgetful, other = mixture(2, forgetting=0.002), mixture(2)
-    for time in range(40):
-        X = rng.normal(size=(200, 2)) * 0.5 + np.array([[0.2 * time, 0.0]])
-        forgetful.partial_fit(X)
-        other.partial_fit(X)
-    assert forgetful._state.fit.counts.sizes.sum(axis=1).max() < 700
-    assert forgetful.score(X) > other.score(X) + 0.2
-    # Newer rows are likelier to be kept.
-    assert (
-        forgetful._state.fit.reservoir.X[:, 0].mean()
-        > other._state.fit.reservoir.X[:, 0].mean() + 2.0
-    )
-
-
 def test_further_passes_are_mirror_steps():
     X, held_out = rings(3000), rings(1000, seed=1)
     stream = mixture(4, total_samples=3000)

@@ -80,16 +80,6 @@ def test_a_row_of_nothing_has_the_mixing_weights(fitted):
         np.testing.assert_allclose(mixture.predict_proba(X)[0], mixture.weights_, atol=1e-12)
 
 
-def test_other_methods_take_them_too(fitted):
-    X = rows()[::4].copy()
-    X[::2, 1] = np.nan
-    for mixture in fitted:
-        assert np.isfinite([mixture.score(X), mixture.bic(X), mixture.aic(X)]).all()
-        together = mixture.co_clustering(X)
-        assert together.shape == (len(X), len(X))
-        assert ((together >= 0.0) & (together <= 1.0 + 1e-12)).all()
-
-
 def test_fits_and_default_predictions_refuse_them():
     X = rows()
     holey = X.copy()

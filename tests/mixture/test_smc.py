@@ -315,7 +315,7 @@ def by_assignments(prior, X, marginal):
     return logsumexp(terms)
 
 
-@pytest.mark.slow_but("2-pitman_yor")
+@pytest.mark.slow_but("2-dirichlet_process")
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("n_components", [2, 3])
 def test_evidence_and_predictions_of_few_rows(weights, n_components):
@@ -424,7 +424,7 @@ GIVEN = {
 
 def in_parts(parts, seed=0, **params):
     """A stream under a prior that does not depend on the rows."""
-    params = {"n_particles": 1000, "random_state": seed, **GIVEN, **params}
+    params = {"n_particles": 500, "random_state": seed, **GIVEN, **params}
     stream = GaussianMixturePMD(2, strategy="parameters", **params)
     for part in parts:
         stream.partial_fit(part)
@@ -483,7 +483,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
             raise KeyboardInterrupt
         return ours(self, theta, batches)
 
-    model = GaussianMixturePMD(2, strategy="parameters", n_particles=1000, random_state=0, **GIVEN)
+    model = GaussianMixturePMD(2, strategy="parameters", n_particles=200, random_state=0, **GIVEN)
     monkeypatch.setattr(ParameterModel, "local", local)
     with pytest.raises(KeyboardInterrupt):
         model.fit(two_groups)

@@ -37,7 +37,7 @@ def interrupt(monkeypatch, owner, name, at):
 
 
 # ---------------------------------------------------------------------- Ctrl-C
-@pytest.mark.parametrize("rows", [50, 1500])  # taken in, and learnt anew with those before
+@pytest.mark.parametrize("rows", [50, 1500])  # taken in, and fitted anew with those before
 def test_rows_after_an_interrupted_fit_are_taken_in(monkeypatch, rows):
     X, more = blobs(600), blobs(rows, seed=1)
     fitted = mixture(batch_size=100)
@@ -60,17 +60,6 @@ def test_a_warning_is_of_its_own_call_and_settled_is_said_of_what_has():
     assert settled.converged_ and not settled.partial_fit(X[1000:]).converged_
     one = mixture(1).fit(X[:1000])
     assert one.converged_ and one.partial_fit(X[1000:]).converged_  # exact
-
-
-def test_one_exact_step_is_enough():
-    X = blobs()
-    one = mixture(1, max_full_iter=1).fit(X)
-    assert one.converged_
-    np.testing.assert_array_equal(one.means_, mixture(1).fit(X).means_)
-    fixed = mixture(1, max_full_iter=2, tol=0.0, n_particles=1).fit(np.repeat(X[:1], 5, axis=0))
-    assert fixed.converged_
-    far = np.concatenate([X[:100] - 500.0, X[100:] + 500.0])  # shares of 0 and 1, which stay
-    assert mixture(2, max_full_iter=9, max_iter=0, tol=0.0, n_particles=1).fit(far).converged_
 
 
 # ---------------------------------------------------------------------- warm starts
