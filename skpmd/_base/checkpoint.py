@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from skpmd._base.utils import begun_with
 from skpmd._base.version import __version__
 from skpmd._rows.opening import blocks_of, values_of
-from skpmd.engine.course import clock, current, write
+from skpmd._runtime.call import clock, current, write
 from skpmd.engine.loop import on_checkpoint
 
 # States are so many seconds apart at least, and so many times as long as a write takes: no more

@@ -20,7 +20,6 @@ from skpmd._base.compiled import damaged_folder
 from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options, share_forgotten
 from skpmd._base.prior import adopted
-from skpmd._base.progress import listeners_of
 from skpmd._base.validation import (
     ENCODE,
     checked_table,
@@ -31,10 +30,11 @@ from skpmd._base.validation import (
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd._rows.table import BlockTable
-from skpmd.engine.course import Course, current, on_course
+from skpmd._runtime.call import Call, current, during
+from skpmd._runtime.display import listeners_of
+from skpmd._runtime.threads import threads
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
-from skpmd.engine.threads import threads
 
 _VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 
@@ -194,8 +194,8 @@ class ParticleEstimator(BaseEstimator):
         of_fit = fit_of is not None
         self._check_parameters()
         listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
-        course = Course(getattr(self, "max_time", None), listeners)
-        with self._rollback_on_error() as on_error, on_course(course), self._threads():
+        call = Call(getattr(self, "max_time", None), listeners)
+        with self._rollback_on_error() as on_error, during(call), self._threads():
             if not of_fit:
                 yield on_error
                 return

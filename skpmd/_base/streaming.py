@@ -7,9 +7,9 @@ import numpy as np
 
 from skpmd._base.records import Records
 from skpmd._base.utils import as_generator
+from skpmd._runtime.call import phase
 from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
-from skpmd.engine.course import phase
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors

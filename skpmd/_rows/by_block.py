@@ -10,7 +10,7 @@ from skpmd._rows.blocks import as_block
 from skpmd._rows.dask_table import DaskBlocks, is_of_dask
 from skpmd._rows.opening import blocks_of, opened
 from skpmd._rows.table import is_in_memory, table_of_one
-from skpmd.engine.course import counted
+from skpmd._runtime.call import counted
 
 
 def row_by_row(method):

@@ -16,7 +16,7 @@ import numpy as np
 
 from skpmd._rows.blocks import Block, Blocks, Parts
 from skpmd._rows.table import BlockTable, rows_of
-from skpmd.engine.course import phase, tick
+from skpmd._runtime.call import phase, tick
 
 _FEW = 8  # Results of blocks that are added up, or come here, at a time.
 _PATIENCE = 1.0  # Seconds after which a wait for workers looks up.
@@ -121,7 +121,7 @@ def _sent(function):
 
 
 def _called(sent, *arguments):
-    """The function of what it is given: whose course and threads there are is not its affair.
+    """The function of what it is given: whose call and threads there are is not its affair.
 
     They are there where Dask has no worker of its own. What becomes of overflows is as here.
     """

@@ -18,7 +18,7 @@ from skpmd._rows.table import (
     summary_of,
     table_of_one,
 )
-from skpmd.engine.course import counted, phase
+from skpmd._runtime.call import counted, phase
 
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from skpmd._base.utils import as_floats
+from skpmd._runtime.threads import each
 from skpmd.custom._rows import select
 from skpmd.engine.model import Model
-from skpmd.engine.threads import each
 from skpmd.engine.values import NotANumberError
 
 # Functions are called for particles in parts of so many numbers, rows times particles: that fits a

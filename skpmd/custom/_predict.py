@@ -13,12 +13,12 @@ from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted
 from skpmd._base.validation import checked_weights
 from skpmd._base.warn import warn
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._runtime.threads import each, in_order
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._support import closing_rows
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
 from skpmd.engine.resampling import random_draws
-from skpmd.engine.threads import each, in_order
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
 # interval of 90 % holds is then known to 0.5 %.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from skpmd._runtime.threads import each
 from skpmd.custom._model import AT_ONCE, parts_of, refuse_no_numbers
 from skpmd.custom._rows import rows_of
-from skpmd.engine.threads import each
 
 _ROUNDING = 1e-8  # Of a sum over rows.
 _POINTWISE = "log_likelihood_pointwise"

@@ -8,7 +8,7 @@ reaches keeps its density, and one that none reaches has none.
 import numpy as np
 from numba import njit
 
-from skpmd.engine.threads import each, ranges
+from skpmd._runtime.threads import each, ranges
 
 _LANES = 128  # Centres in a tile.
 _POINTS = 64  # Points that a thread takes at once.

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import gammaln
 
+from skpmd._runtime.threads import each
 from skpmd.engine.particles import (
     Particles,
     Rejuvenated,
@@ -20,7 +21,6 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.engine.quasi_random import chi_squared, normal, student_from_normal, uniforms
-from skpmd.engine.threads import each
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.

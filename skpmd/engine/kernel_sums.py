@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from skpmd.engine.threads import each, in_order, ranges
+from skpmd._runtime.threads import each, in_order, ranges
 
 _LANES = 256  # Centres in a tile.
 _POINTS = 64  # Totals for the centres are summed up over so many points, and then over all.

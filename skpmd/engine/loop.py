@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skpmd._runtime.call import OutOfTime, current
 from skpmd.engine import mirror, schedules
 from skpmd.engine.averaging import include
-from skpmd.engine.course import OutOfTime, current
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles, equally_weighted
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
@@ -186,25 +186,25 @@ def drive(outcomes, report=silent, what="the fit"):
 
     The ``infos`` of each `Outcome` are those of the steps since the one before, and ``report``
     receives them one by one. The last complete state is returned, with the records of all steps;
-    where Ctrl-C comes before the first, it is raised. After the deadline of the `Course` the first
+    where Ctrl-C comes before the first, it is raised. After the deadline of the `Call` the first
     complete state is the last one: what more the method would do is refused where it starts
-    (`skpmd.engine.course.tick`), unless nothing was left to do. ``what`` names the method then.
+    (`skpmd._runtime.call.tick`), unless nothing was left to do. ``what`` names the method then.
     """
-    last, infos, course = None, [], current()
-    before, had_state = course.ends, course.has_state
+    last, infos, call = None, [], current()
+    before, had_state = call.ends, call.has_state
     token = _is_noted.set(_is_noted.get() is not False)
     try:
         for outcome in outcomes:
             infos += outcome.infos  # Ctrl-C may come in between: no state is without its record.
-            last, course.has_state = outcome, True
+            last, call.has_state = outcome, True
             for info in outcome.infos:
                 report(info)
-            course.ends = before or course.is_over()
+            call.ends = before or call.is_over()
     except OutOfTime:
         if last is None:  # It is the method within which this one runs that has a state.
             raise
         steps = f" after {len(infos)} step{'s' if len(infos) > 1 else ''}" if infos else ""
-        course.note_end(what + steps)
+        call.note_end(what + steps)
         return last._replace(infos=infos, out_of_time=True)
     except (KeyboardInterrupt, SystemError) as error:
         if not is_ctrl_c(error):
@@ -216,7 +216,7 @@ def drive(outcomes, report=silent, what="the fit"):
         return last._replace(infos=infos, interrupted=True)
     finally:
         _is_noted.reset(token)
-        course.ends, course.has_state = before, had_state
+        call.ends, call.has_state = before, had_state
     return last._replace(infos=infos)
 
 

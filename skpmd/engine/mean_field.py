@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from skpmd.engine.course import phase
+from skpmd._runtime.call import phase
 from skpmd.engine.loop import resumable
 
 # A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a

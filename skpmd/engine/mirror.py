@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.course import tick
+from skpmd._runtime.call import tick
+from skpmd._runtime.threads import in_order
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
 from skpmd.engine.sums import total
-from skpmd.engine.threads import in_order
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 

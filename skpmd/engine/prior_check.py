@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm, rankdata, t
 
+from skpmd._runtime.call import phase
 from skpmd.engine import metropolis
-from skpmd.engine.course import phase
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import is_ctrl_c

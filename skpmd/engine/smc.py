@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._runtime.call import counted
+from skpmd._runtime.threads import by_rows
 from skpmd.engine import metropolis, mirror
-from skpmd.engine.course import counted
 from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
@@ -25,7 +26,6 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.engine.resampling import resample
-from skpmd.engine.threads import by_rows
 from skpmd.engine.triangular import ends_of, solve_lower, solve_transposed, times_transposed
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).

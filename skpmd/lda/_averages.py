@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from skpmd._base.hashing import INCREMENT, mix_bits
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 from skpmd.lda._beta_mixtures import Proportions
 from skpmd.lda._documents import Documents, groups_of, tokens_of
 from skpmd.lda._inference import document_elbos, topic_mass, word_moments, word_probabilities

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skpmd.engine.course import phase, tick
-from skpmd.engine.threads import each
+from skpmd._runtime.call import phase, tick
+from skpmd._runtime.threads import each
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents, groups_of

@@ -7,7 +7,7 @@ import numpy as np
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd.engine.course import phase, untimed, write
+from skpmd._runtime.call import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 from skpmd.engine.weighting import stacking_step
 from skpmd.lda._documents import Documents, tokens_of
 from skpmd.lda._inference import document_elbos

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from skpmd.engine.threads import each, n_threads, ranges
+from skpmd._runtime.threads import each, n_threads, ranges
 from skpmd.lda import _kernels as kernels
 
 ASSIGNMENTS = ("sampled", "soft", "collapsed")

@@ -22,9 +22,9 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit, log_expit, log_softmax, logsumexp
 
-from skpmd.engine.course import phase
+from skpmd._runtime.call import phase
+from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage
-from skpmd.engine.threads import each
 from skpmd.linear._design import gauss_hermite, n_logits, normal_nodes
 from skpmd.linear._kernels_single import (
     LANES,

@@ -11,9 +11,9 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
+from skpmd._runtime.threads import in_order
 from skpmd.engine.model import Model
 from skpmd.engine.sums import add_up, are_elsewhere, total
-from skpmd.engine.threads import in_order
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
 from skpmd.linear._priors import precision_matrix

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skpmd.engine.course import best_in_time, phase, share_of_time
+from skpmd._runtime.call import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.linear._fit import proposal_components
 from skpmd.linear._make_model import linear_model

@@ -31,7 +31,7 @@ from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.rows import Rows
-from skpmd.engine.course import untimed
+from skpmd._runtime.call import untimed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled

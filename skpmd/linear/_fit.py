@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
+from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
 from skpmd.engine.loop import drive, run
@@ -11,7 +12,6 @@ from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
-from skpmd.engine.threads import each
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.proposals.importance_rounds import importance_rounds

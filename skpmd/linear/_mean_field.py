@@ -10,9 +10,9 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.results import Results
+from skpmd._runtime.threads import in_order
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
-from skpmd.engine.threads import in_order
 from skpmd.linear._design import (
     logit_moments,
     n_logits,

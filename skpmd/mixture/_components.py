@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from skpmd.engine.threads import each, ranges
+from skpmd._runtime.threads import each, ranges
 from skpmd.mixture._kernels import (
     left_out,
     left_out_product,

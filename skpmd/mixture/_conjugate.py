@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._runtime.threads import in_order
 from skpmd.engine.model import Model, linear_form
 from skpmd.engine.particles import Particles
-from skpmd.engine.threads import in_order
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
 from skpmd.mixture._rows import over_rows

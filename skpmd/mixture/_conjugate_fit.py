@@ -10,8 +10,8 @@ from skpmd._base.records import Records
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd._rows.rows import Rows
 from skpmd._rows.sampling import stratified_sample
+from skpmd._runtime.call import counted
 from skpmd.engine import mirror
-from skpmd.engine.course import counted
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles

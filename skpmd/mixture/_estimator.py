@@ -13,7 +13,7 @@ from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import need_memory
-from skpmd.engine.course import untimed
+from skpmd._runtime.call import untimed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import (
     INITS,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.threads import in_order
+from skpmd._runtime.threads import in_order
 from skpmd.mixture._kernels import quadratic_features
 from skpmd.mixture._smc_kernels import natural_parameters, relative_to_largest
 

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import gammaln
 
+from skpmd._runtime.threads import by_rows
 from skpmd.engine.model import Model
-from skpmd.engine.threads import by_rows
 from skpmd.engine.triangular import ends_of
 from skpmd.mixture._component_priors import (
     Blend,

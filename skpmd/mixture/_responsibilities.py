@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from skpmd._rows.table import has_missing
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 from skpmd.mixture._rows import RowView, pieces
 from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
 

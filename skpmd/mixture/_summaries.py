@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._export import Variable
+from skpmd._runtime.call import phase
 from skpmd.engine import weighting as weights_of
-from skpmd.engine.course import phase
 from skpmd.mixture._components import TIED_REACH, cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._left_out import stacked

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis, mirror
-from skpmd.engine.course import counted, tick
 from skpmd.engine.importance import StudentMixture
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic

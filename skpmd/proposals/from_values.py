@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd.engine.course import counted
+from skpmd._runtime.call import counted
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import draw_prior

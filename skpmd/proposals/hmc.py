@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
-from skpmd.engine.course import counted, tick
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from skpmd._runtime.call import phase
 from skpmd.engine import importance
-from skpmd.engine.course import phase
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
+from skpmd._runtime.call import phase
 from skpmd.engine import mirror
-from skpmd.engine.course import phase
 from skpmd.engine.edges import edges
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Outcome

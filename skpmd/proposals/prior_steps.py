@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from skpmd._runtime.call import counted
 from skpmd.engine import mirror
-from skpmd.engine.course import counted
 from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.particles import equally_weighted
 from skpmd.proposals.agreement import differences

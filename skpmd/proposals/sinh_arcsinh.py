@@ -6,7 +6,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.stats import t as student
 
-from skpmd.engine.course import phase
+from skpmd._runtime.call import phase
 from skpmd.engine.importance import AXIS_DF, Proposal
 
 _NODES = np.linspace(-4.0, 4.0, 33)

@@ -7,10 +7,10 @@ import numpy as np
 
 from skpmd._base.utils import as_generator
 from skpmd._rows.sampling import distinct, merged
+from skpmd._runtime.call import phase, share_of_time, write
+from skpmd._runtime.threads import each
 from skpmd.engine import mirror
-from skpmd.engine.course import phase, share_of_time, write
 from skpmd.engine.loop import Stage, drive
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._descent import SHARE

@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._rows.sampling import distinct, stratified_sample
-from skpmd.engine.course import out_of_time, phase, untimed
+from skpmd._runtime.call import out_of_time, phase, untimed
+from skpmd._runtime.threads import each
 from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._descent import SEARCH, descended, searched

@@ -11,8 +11,8 @@ from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import Rows
 from skpmd._rows.sampling import sortable
+from skpmd._runtime.call import share_of_time
 from skpmd.engine import weighting
-from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage

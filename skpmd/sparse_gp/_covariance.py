@@ -6,8 +6,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
+from skpmd._runtime.threads import each, ranges
 from skpmd.engine.bandwidth import squared_distances
-from skpmd.engine.threads import each, ranges
 from skpmd.sparse_gp import _stationary
 
 _STEP = 1e-5  # Step of differences in theta.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from skpmd.engine.course import best_in_time
+from skpmd._runtime.call import best_in_time
 
 # A search ends at this slope, or at this relative change of the value; SciPy's defaults.
 _MIN_SLOPE, _MIN_CHANGE = 1e-5, 2.2e-9

@@ -5,8 +5,8 @@ from operator import itemgetter
 
 import numpy as np
 
+from skpmd._runtime.threads import each
 from skpmd.engine.model import Model
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take

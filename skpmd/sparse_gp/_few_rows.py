@@ -19,11 +19,11 @@ as it is.
 
 import numpy as np
 
-from skpmd.engine.course import phase
+from skpmd._runtime.call import phase
+from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, mixture_log_density
 from skpmd.engine.particles import weights
 from skpmd.engine.resampling import resample
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._descent import descended
 from skpmd.sparse_gp._starts import column_scales

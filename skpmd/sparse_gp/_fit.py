@@ -11,8 +11,8 @@ from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd._rows.sampling import hold_out, n_held_out
+from skpmd._runtime.call import share_of_time
 from skpmd.engine import mirror, weighting
-from skpmd.engine.course import share_of_time
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run, stage
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior

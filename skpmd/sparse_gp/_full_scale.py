@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
+from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._kernels import regression_weights
 from skpmd.sparse_gp._model import Conditional, SparseGP, jittered_cholesky

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from skpmd._runtime.call import phase, write
 from skpmd.engine import mirror
-from skpmd.engine.course import phase, write
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._inducing import choose

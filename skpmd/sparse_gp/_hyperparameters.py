@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skpmd.engine.course import out_of_time, phase, write
+from skpmd._runtime.call import out_of_time, phase, write
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH

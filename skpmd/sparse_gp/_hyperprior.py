@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from skpmd.engine.course import phase
+from skpmd._runtime.call import phase
+from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.particles import weights
 from skpmd.engine.resampling import resample
-from skpmd.engine.threads import each
 
 _DF = 10.0  # Degrees of freedom of the proposal.
 _DRAWS = 20  # Draws from it for each particle.

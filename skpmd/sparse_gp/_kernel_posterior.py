@@ -11,8 +11,8 @@ which the prior is a part: weights are bounded, and the evidence is right whatev
 
 import numpy as np
 
+from skpmd._runtime.call import phase
 from skpmd.engine import mirror
-from skpmd.engine.course import phase
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.particles import Particles, effective_sample_size, weights

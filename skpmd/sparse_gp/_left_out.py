@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from skpmd._base.left_out import LeftOut, check_rows_of_fit
 from skpmd._rows.rows import Rows
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 from skpmd.sparse_gp._model import blocks_of
 from skpmd.sparse_gp._particle_scores import log_density
 from skpmd.sparse_gp._vecchia import noise_of_copies

@@ -22,7 +22,7 @@ log evidence of expectation propagation.
 
 import numpy as np
 
-from skpmd.engine.threads import each, in_order
+from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp import _kernels_logistic as kernels
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._model import SparseGP, blocks_of

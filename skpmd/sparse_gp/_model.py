@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
+from skpmd._runtime.threads import each, in_order
 from skpmd.engine.model import Model
-from skpmd.engine.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial import KDTree
 from sklearn.neighbors import NearestNeighbors
 
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 
 # A tree is slower than all distances from so many dimensions on, if there are so many rows; the
 # dimensions are those of so many rows.

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd.engine.course import phase
-from skpmd.engine.threads import each
+from skpmd._runtime.call import phase
+from skpmd._runtime.threads import each
 from skpmd.sparse_gp._model import blocks_of
 from skpmd.sparse_gp._student import scale_nodes
 

@@ -13,7 +13,7 @@ from skpmd._base.utils import (
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
-from skpmd.engine.threads import each
+from skpmd._runtime.threads import each
 from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from skpmd.engine.threads import each, in_order
+from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
 from skpmd.sparse_gp._descent import searched
 from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skpmd._rows.sampling import distinct
+from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch, Model
-from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
 from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
 from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before

@@ -5,7 +5,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd.engine.course import out_of_time, phase, write
+from skpmd._runtime.call import out_of_time, phase, write
 from skpmd.sparse_gp._descent import SEARCH, descended, descended_further, searched
 from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,

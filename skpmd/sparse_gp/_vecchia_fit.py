@@ -10,8 +10,8 @@ from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
+from skpmd._runtime.call import phase, share_of_time
 from skpmd.engine import mirror, weighting
-from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles

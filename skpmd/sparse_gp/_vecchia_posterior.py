@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import logsumexp
 
+from skpmd._runtime.threads import each
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
-from skpmd.engine.threads import each
 from skpmd.proposals.fitted_proposals import fitted_proposals
 from skpmd.proposals.importance_rounds import importance_rounds
 from skpmd.proposals.weighed_proposals import is_thin

@@ -334,7 +334,7 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(path, cut, monkeypatch):
 def test_more_time_goes_on_to_what_a_fit_without_a_limit_finds(route, path, cut, monkeypatch):
     with monkeypatch.context() as patch:
         clock = iter(range(10**6))
-        patch.setattr("skpmd.engine.course.clock", lambda: next(clock))
+        patch.setattr("skpmd._runtime.call.clock", lambda: next(clock))
         assert fitted(
             route, checkpoint=path, max_time=5.0 if route == "moves" else 20.0
         ).out_of_time_
@@ -351,7 +351,7 @@ def test_what_the_time_has_ended_is_not_gone_on_from(path, cut, monkeypatch):
     """A search for a kernel without the time for it: the same fit may have more."""
     with monkeypatch.context() as patch:
         clock = iter(range(10**6))
-        patch.setattr("skpmd.engine.course.clock", lambda: next(clock))
+        patch.setattr("skpmd._runtime.call.clock", lambda: next(clock))
         assert fitted("process", checkpoint=path, max_time=20.0).out_of_time_
     assert not path.exists()
 

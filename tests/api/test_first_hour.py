@@ -18,7 +18,7 @@ from skpmd import (
     Posterior,
     SparseGPRegressorPMD,
 )
-from skpmd._base.progress import Lines
+from skpmd._runtime.display import Lines
 from skpmd.decision import BayesDecisionClassifier
 
 WORDS = np.array([["rain", "wind"], ["bread", "wine"]] * 10, dtype=object)
@@ -117,7 +117,7 @@ def test_files(rows, tmp_path):
 
 def test_the_time_left_does_not_take_compilation_for_the_speed(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("skpmd._base.progress.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
     phase = Lines(0.0).open("steps", 50)
     now[0] = 20.0
     phase.advance(1, "")

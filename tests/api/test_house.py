@@ -31,7 +31,7 @@ OWNERS = ("_estimator", "_base.estimator")
 # In these modules an estimator holds another one, whose parameters it hands on.
 META_ESTIMATORS = {"skpmd.skpro"}
 LOOP = "skpmd.engine.loop"
-PROGRESS = "skpmd._base.progress"
+PROGRESS = "skpmd._runtime.display"
 
 
 def everywhere(rule):

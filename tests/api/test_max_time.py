@@ -72,7 +72,7 @@ NOTHING_LEFT = {"weights"}
 @pytest.fixture
 def counted_clock(monkeypatch):
     """A clock by which each look at it takes a second."""
-    monkeypatch.setattr("skpmd.engine.course.clock", itertools.count().__next__)
+    monkeypatch.setattr("skpmd._runtime.call.clock", itertools.count().__next__)
 
 
 def fitted(route, **parameters):
@@ -199,7 +199,7 @@ def test_moves_of_steps_from_the_prior_are_left_out(monkeypatch):
     def log_prior(theta):
         return norm.logpdf(theta, 0.0, 2.0).sum(axis=1)
 
-    monkeypatch.setattr("skpmd.engine.course.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.call.clock", lambda: now[0])
     monkeypatch.setattr(EnsembleMoves, "_move", last_move)
     model = ParticleMirrorDescent(
         star,

@@ -20,8 +20,8 @@ from skpmd import (
     ParticleMirrorDescent,
     SparseGPRegressorPMD,
 )
+from skpmd._runtime.threads import by_rows, each, in_order, n_threads, ranges, threads
 from skpmd.engine import smc
-from skpmd.engine.threads import by_rows, each, in_order, n_threads, ranges, threads
 from skpmd.mixture import _likelihood, _model
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

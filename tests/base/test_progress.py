@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from skpmd._base.progress import Bars, Lines, ReportedBatches, bar_of_rounds, listeners_of
-from skpmd.engine.course import Course, on_course, phase, tick
+from skpmd._base.progress import ReportedBatches, bar_of_rounds
+from skpmd._runtime.call import Call, during, phase, tick
+from skpmd._runtime.display import Bars, Lines, listeners_of
 from skpmd.engine.loop import silent
 from skpmd.engine.mirror import StepInfo
 
@@ -14,12 +15,12 @@ from skpmd.engine.mirror import StepInfo
 def seconds(monkeypatch):
     """A clock that a test sets."""
     now = [0.0]
-    monkeypatch.setattr("skpmd._base.progress.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
     return now
 
 
 def test_lines_state_the_share_and_the_time_left(seconds, capsys):
-    with on_course(Course(listeners=[Lines(0.0)])):
+    with during(Call(listeners=[Lines(0.0)])):
         with phase("mirror steps", 40) as advance:
             for _ in range(10):
                 seconds[0] += 0.5
@@ -31,7 +32,7 @@ def test_lines_state_the_share_and_the_time_left(seconds, capsys):
 
 
 def test_phases_inside_others_stand_beside_them(seconds, capsys):
-    with on_course(Course(listeners=[Lines(0.0)])):
+    with during(Call(listeners=[Lines(0.0)])):
         with phase("rounds"):
             with phase("pass over the rows", 4) as advance:
                 seconds[0] = 2.0
@@ -42,7 +43,7 @@ def test_phases_inside_others_stand_beside_them(seconds, capsys):
 
 
 def test_ticks_show_that_work_goes_on(seconds, capsys):
-    with on_course(Course(listeners=[Lines(0.0)])):
+    with during(Call(listeners=[Lines(0.0)])):
         for _ in range(5):
             seconds[0] += 0.9
             tick()
@@ -53,7 +54,7 @@ def test_ticks_show_that_work_goes_on(seconds, capsys):
 
 def test_short_parts_of_a_stream_show_nothing(seconds, capsys):
     for length, lines in ((0.5, 0), (2.0, 1)):
-        with on_course(Course(listeners=[Lines(1.0)])), phase("step of a stream"):
+        with during(Call(listeners=[Lines(1.0)])), phase("step of a stream"):
             seconds[0] += length
         assert len(capsys.readouterr().out.splitlines()) == lines
 
@@ -87,7 +88,7 @@ class Tqdm:
 
 def test_bars_are_made_where_a_phase_lasts(seconds):
     Tqdm.made.clear()
-    with on_course(Course(listeners=[Bars(Tqdm, 0.0)])):
+    with during(Call(listeners=[Bars(Tqdm, 0.0)])):
         with phase("mirror steps", 40) as advance:
             advance(3, "ess=3")
             with phase("short"):
@@ -111,7 +112,7 @@ def test_tqdm_is_used_where_it_is_and_lines_elsewhere(monkeypatch):
 
 def test_a_real_bar_counts_and_tells_the_time_left(capsys):
     pytest.importorskip("tqdm")
-    with on_course(Course(listeners=listeners_of(1, True))), phase("mirror steps", 4) as advance:
+    with during(Call(listeners=listeners_of(1, True))), phase("mirror steps", 4) as advance:
         advance(2, "ess=3")
         advance(2)
     err = capsys.readouterr().err
@@ -119,7 +120,7 @@ def test_a_real_bar_counts_and_tells_the_time_left(capsys):
 
 
 def test_batches_report_their_passes(seconds, capsys):
-    with on_course(Course(listeners=[Lines(0.0)])), phase("fit"):
+    with during(Call(listeners=[Lines(0.0)])), phase("fit"):
         for _ in ReportedBatches([1, 2, 3, 4]):
             seconds[0] += 1.0
     out = capsys.readouterr().out
@@ -143,7 +144,7 @@ def test_one_of_so_many_steps_is_shown(every, shown):
     info = StepInfo(
         1.0, 1.0, 1.0, 0, False, 0, 0.1, 7.0, 9, extra={"power": 0.5, "nan": float("nan")}
     )
-    with on_course(Course(listeners=[Listener()])), bar_of_rounds(5, every=every) as report:
+    with during(Call(listeners=[Listener()])), bar_of_rounds(5, every=every) as report:
         for _ in range(5):
             report(info)
     assert sum(n for n, _ in heard) == shown

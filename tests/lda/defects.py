@@ -89,10 +89,10 @@ DEFECTS = [
     ),
     Defect(
         "threads go on after Ctrl-C",
-        "engine/threads.py",
+        "_runtime/threads.py",
         "        while wait(begun, _PATIENCE).not_done:\n            show_work()\n",
         "        pass\n",
-        "engine/test_threads.py",
+        "base/test_threads.py",
     ),
     Defect(
         "topic proportions are averaged over topics of other kinds",

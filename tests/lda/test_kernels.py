@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from skpmd.engine.threads import threads
+from skpmd._runtime.threads import threads
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents
 from skpmd.lda._topics import ASSIGNMENTS, Counts, LocalUpdate, Topics

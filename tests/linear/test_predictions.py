@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.engine.threads import threads
+from skpmd._runtime.threads import threads
 from skpmd.linear import _averages
 from skpmd.linear._averages import (
     log_averages,

@@ -61,7 +61,14 @@ ELSEWHERE = {
         ("units", "what coefficients and length scales are per: units of columns"),
     ),
     **dict.fromkeys(
-        ("skpmd/engine", "skpmd/proposals", "skpmd/_base", "skpmd/_rows", "skpmd/metrics.py"),
+        (
+            "skpmd/_runtime",
+            "skpmd/engine",
+            "skpmd/proposals",
+            "skpmd/_base",
+            "skpmd/_rows",
+            "skpmd/metrics.py",
+        ),
         ("kept fresh", "a mask of rows, new particles: there is no reservoir"),
     ),
 }

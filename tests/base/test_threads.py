@@ -5,7 +5,7 @@ from threading import current_thread, main_thread
 
 import pytest
 
-from skpmd.engine.threads import each, threads
+from skpmd._runtime.threads import each, threads
 
 
 def test_no_thread_is_at_work_after_an_error():

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
-from skpmd.engine.course import show_work, tick
+from skpmd._runtime.call import show_work, tick
 
 _WORTH = 5e-4  # Seconds that an item of several in order takes, if it is worth a thread.
 _PATIENCE = 1.0  # Seconds after which one that waits for others shows that work goes on.

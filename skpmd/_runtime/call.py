@@ -1,9 +1,9 @@
-"""The course of a fit: its phases, how far each of them has come, and whether its time is over.
+"""A call of the user: its phases, how far each has come, and whether its time is over.
 
-An estimator makes a `Course` for each call (`on_course`). Whatever runs within that context says
-what it does without knowing who listens: `phase` names a part of the work and counts its steps,
-`tick` says that it goes on. Time is up to three functions: `out_of_time` is for searches, which
-end with the best place so far; `share_of_time` leaves them a part of the time only; and `drive`
+An estimator makes a `Call` of each of them. Whatever runs within its context (`during`) says what
+it does without knowing who listens: `phase` names a part of the work and counts its steps, `tick`
+says that it goes on. Time is up to three functions: `out_of_time` is for searches, which end with
+the best place so far; `share_of_time` leaves them a part of the time only; and `drive`
 (`skpmd.engine.loop`) ends a method at its first complete state after the deadline, for a `tick`
 then refuses further work. Without such a context nothing of this does anything.
 """
@@ -29,7 +29,7 @@ class _SearchEnds(Exception):
     """Time is over and a search has a best place."""
 
 
-class Course:
+class Call:
     """What a call may take and who hears of it; used by the thread that has made it.
 
     ``listeners`` have ``open(name, total)``, which returns an object with ``advance(n, text)``,
@@ -95,30 +95,30 @@ class Course:
                 listener.write(text)
 
 
-_IDLE = Course()
-_course = ContextVar("course of a fit by skpmd", default=_IDLE)
+_IDLE = Call()
+_call = ContextVar("call of skpmd", default=_IDLE)
 _counts = ContextVar("whether time counts in a fit by skpmd", default=True)
 
 
 @contextmanager
-def on_course(course):
+def during(call):
     """Context of a call, in which time counts.
 
     Ctrl-C may come before a context has taken back what it has set: an interrupted call may have
-    left time uncounted, or its own course.
+    left time uncounted, or its own call.
     """
-    token, counts = _course.set(course), _counts.set(True)
+    token, counts = _call.set(call), _counts.set(True)
     try:
         yield
     finally:
         _counts.reset(counts)
-        _course.reset(token)
-        course.close_all()
+        _call.reset(token)
+        call.close_all()
 
 
 def current():
-    """The course of the call that runs."""
-    return _course.get()
+    """The call that runs."""
+    return _call.get()
 
 
 def tick(long=False):
@@ -127,41 +127,41 @@ def tick(long=False):
     In ``long`` work, of which a part is worth nothing, that is so from the deadline on where there
     is a complete state.
     """
-    course = _course.get()
-    if course is not _IDLE:
-        if course.ends or (long and course.has_state and course.is_over()):
+    call = _call.get()
+    if call is not _IDLE:
+        if call.ends or (long and call.has_state and call.is_over()):
             raise OutOfTime
-        course.show()
+        call.show()
 
 
 def show_work():
     """The same where work cannot be ended: in waiting for other threads."""
-    _course.get().show()
+    _call.get().show()
 
 
 def write(text):
     """Show a line that belongs to no step."""
-    _course.get().write(text)
+    _call.get().write(text)
 
 
 @contextmanager
 def phase(name, total=None):
     """Context that yields ``advance(n=1, text="")``, to be called after n steps of ``total``."""
-    course = _course.get()
-    if not course.hears():
+    call = _call.get()
+    if not call.hears():
         yield _unheard
         return
-    listened = course.open(name, total)
+    listened = call.open(name, total)
 
     def advance(n=1, text=""):
-        if course.hears():
+        if call.hears():
             for one in listened:
                 one.advance(n, text)
 
     try:
         yield advance
     finally:
-        course.close(listened)
+        call.close(listened)
 
 
 def _unheard(n=1, text=""):
@@ -178,27 +178,27 @@ def counted(items, name, total=None):
 
 def out_of_time(what):
     """Whether time is over; the caller is then to end ``what``, a few words that name it."""
-    course = _course.get()
-    if not course.is_over():
+    call = _call.get()
+    if not call.is_over():
         return False
-    course.note_end(what)
+    call.note_end(what)
     return True
 
 
 @contextmanager
 def share_of_time(share):
     """Context with this share of the time that is left, for what comes before a first state."""
-    course = _course.get()
-    before = course.deadline
-    if before is None or course.is_over():
+    call = _call.get()
+    before = call.deadline
+    if before is None or call.is_over():
         yield
         return
     now = clock()
-    course.deadline = now + share * (before - now)
+    call.deadline = now + share * (before - now)
     try:
         yield
     finally:
-        course.deadline = before
+        call.deadline = before
 
 
 @contextmanager

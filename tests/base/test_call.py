@@ -1,4 +1,4 @@
-"""The course of a fit: who hears what, and when which work ends."""
+"""The call of a fit: who hears what, and when which work ends."""
 
 import itertools
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skpmd.engine.course import (
-    Course,
+from skpmd._runtime.call import (
+    Call,
     OutOfTime,
     best_in_time,
     counted,
     current,
-    on_course,
+    during,
     out_of_time,
     phase,
     share_of_time,
@@ -20,8 +20,8 @@ from skpmd.engine.course import (
     untimed,
     write,
 )
+from skpmd._runtime.threads import each, in_order, threads
 from skpmd.engine.loop import Outcome, drive
-from skpmd.engine.threads import each, in_order, threads
 
 
 class Listener:
@@ -51,7 +51,7 @@ class Listener:
 def seconds(monkeypatch):
     """A clock that a test sets."""
     now = [0.0]
-    monkeypatch.setattr("skpmd.engine.course.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.call.clock", lambda: now[0])
     return now
 
 
@@ -67,22 +67,22 @@ def states(seconds, n, work=True):
 @pytest.mark.parametrize("max_time, last", [(0.5, 0), (1.0, 0), (1.5, 1), (3.5, 3)])
 def test_the_first_complete_state_after_the_deadline_is_the_last(seconds, max_time, last):
     reported = []
-    course = Course(max_time)
-    with on_course(course):
+    call = Call(max_time)
+    with during(call):
         outcome = drive(states(seconds, 10), reported.append)
     assert outcome.particles == last and outcome.out_of_time and outcome.ended_early
     assert outcome.infos == reported == list(range(last + 1))
-    (text,) = course.ended
-    assert text == f"the fit after {last + 1} step{'s' if last else ''}" and not course.ends
+    (text,) = call.ended
+    assert text == f"the fit after {last + 1} step{'s' if last else ''}" and not call.ends
 
 
 @pytest.mark.parametrize("n, work", [(1, True), (5, False)])
 def test_what_has_nothing_left_to_do_is_complete(seconds, n, work):
     """Time has run out, and no work is refused."""
-    course = Course(0.5)
-    with on_course(course):
+    call = Call(0.5)
+    with during(call):
         outcome = drive(states(seconds, n, work))
-    assert outcome.particles == n - 1 and not outcome.out_of_time and not course.ended
+    assert outcome.particles == n - 1 and not outcome.out_of_time and not call.ended
 
 
 def test_a_method_within_a_method_ends_the_outer_one(seconds):
@@ -93,7 +93,7 @@ def test_a_method_within_a_method_ends_the_outer_one(seconds):
         drive(states(seconds, 3))
         yield Outcome("never", [])
 
-    with on_course(Course(5.0)):
+    with during(Call(5.0)):
         assert drive(outer()).particles == "late"
 
 
@@ -104,16 +104,16 @@ def test_work_before_a_state_goes_on(seconds):
             tick()
         yield Outcome("first", [])
 
-    with on_course(Course(5.0)):
+    with during(Call(5.0)):
         outcome = drive(slow())
     assert outcome.particles == "first" and not outcome.out_of_time
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_threads_refuse_further_items(n_jobs):
-    course, done = Course(1.0), []
-    with on_course(course), threads(n_jobs):
-        course.ends = True
+    call, done = Call(1.0), []
+    with during(call), threads(n_jobs):
+        call.ends = True
         with pytest.raises(OutOfTime):
             each(lambda one: done.append(one), range(20))
         with pytest.raises(OutOfTime):
@@ -134,10 +134,10 @@ def test_a_search_ends_with_its_best_place(seconds):
         end = minimize(timed, np.zeros(2), jac=True, method="L-BFGS-B")
         return end.x, end.fun
 
-    course = Course(1.5)
-    with on_course(course):
+    call = Call(1.5)
+    with during(call):
         place, value = best_in_time(search, objective, "the search")
-    assert len(evaluated) == 2 and course.ended == ["the search"]
+    assert len(evaluated) == 2 and call.ended == ["the search"]
     values = [float((one - 3.0) @ (one - 3.0)) for one in evaluated]
     assert value == min(values)
     np.testing.assert_array_equal(place, evaluated[int(np.argmin(values))])
@@ -146,13 +146,13 @@ def test_a_search_ends_with_its_best_place(seconds):
 
 
 def test_a_search_has_one_evaluation_at_least(seconds):
-    course = Course(1.0)
+    call = Call(1.0)
     seconds[0] = 5.0
-    with on_course(course):
+    with during(call):
         assert best_in_time(lambda f: f(np.ones(1)), lambda x: float(x[0]), "it") == 1.0
-        assert not course.ended
+        assert not call.ended
         place, value = best_in_time(lambda f: (f([2.0]), f([1.0])), lambda x: x[0], "it")
-    assert (place, value) == ([2.0], 2.0) and course.ended == ["it"]
+    assert (place, value) == ([2.0], 2.0) and call.ended == ["it"]
 
 
 def test_the_best_place_need_not_be_the_last(seconds):
@@ -163,14 +163,14 @@ def test_the_best_place_need_not_be_the_last(seconds):
     def search(timed):
         return [timed([float(k)]) for k in range(10)]
 
-    with on_course(Course(3.5)):
+    with during(Call(3.5)):
         place, value = best_in_time(search, objective, "it")
     assert (place, value) == ([1.0], 0.0) and seconds[0] == 4.0
 
 
 def test_a_share_of_the_time_and_no_time_at_all(seconds):
-    course = Course(10.0)
-    with on_course(course):
+    call = Call(10.0)
+    with during(call):
         seconds[0] = 2.0
         with share_of_time(0.5):
             seconds[0] = 5.9
@@ -182,7 +182,7 @@ def test_a_share_of_the_time_and_no_time_at_all(seconds):
         with untimed():
             assert not out_of_time("c")
         assert out_of_time("d")
-    assert course.ended == ["a", "d"]
+    assert call.ended == ["a", "d"]
     with share_of_time(0.5):  # Without a limit.
         assert not out_of_time("e")
 
@@ -192,7 +192,7 @@ def test_a_call_counts_time_whatever_an_interrupted_one_has_left(seconds):
     uncounted = untimed()
     uncounted.__enter__()
     try:
-        with on_course(Course(1.0)):
+        with during(Call(1.0)):
             seconds[0] = 2.0
             assert out_of_time("then")
     finally:
@@ -200,21 +200,21 @@ def test_a_call_counts_time_whatever_an_interrupted_one_has_left(seconds):
 
 
 def test_threads_do_not_disturb_the_deadline_of_others(seconds):
-    course = Course(1.0)
+    call = Call(1.0)
 
     def work(_):
         with untimed():
             return out_of_time("never")
 
     seconds[0] = 2.0
-    with on_course(course), threads(4):
+    with during(call), threads(4):
         assert not any(each(work, range(50)))
         assert out_of_time("then")
 
 
 def test_phases_are_heard_in_their_order():
     listener = Listener()
-    with on_course(Course(listeners=[listener])):
+    with during(Call(listeners=[listener])):
         write("a line")
         with phase("outer", 2) as advance:
             advance(text="one")
@@ -230,7 +230,7 @@ def test_phases_are_heard_in_their_order():
 
 def test_work_without_a_phase_is_shown_too():
     listener = Listener()
-    with on_course(Course(listeners=[listener])):
+    with during(Call(listeners=[listener])):
         tick()
         tick()
         with phase("named"):
@@ -244,9 +244,9 @@ def test_work_without_a_phase_is_shown_too():
 
 
 def test_a_phase_that_a_generator_leaves_open_is_closed():
-    listener, course = Listener(), None
-    course = Course(listeners=[listener])
-    with on_course(course):
+    listener, call = Listener(), None
+    call = Call(listeners=[listener])
+    with during(call):
         with phase("outer"):
             items = counted(itertools.count(), "endless")
             next(items)
@@ -257,7 +257,7 @@ def test_a_phase_that_a_generator_leaves_open_is_closed():
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_phases_are_closed_after_an_error(error):
     listener = Listener()
-    with pytest.raises(error), on_course(Course(listeners=[listener])):
+    with pytest.raises(error), during(Call(listeners=[listener])):
         with phase("outer"), phase("inner"):
             raise error
     assert [one for one in listener.heard if one[0] == "close"] == [
@@ -268,7 +268,7 @@ def test_phases_are_closed_after_an_error(error):
 
 def test_other_threads_are_not_heard():
     listener = Listener()
-    with on_course(Course(listeners=[listener])), threads(3), phase("outer"):
+    with during(Call(listeners=[listener])), threads(3), phase("outer"):
         each(lambda _: list(counted(range(3), "inner")), range(30))
     names = {one[1] for one in listener.heard}
     assert names <= {"outer", "inner"}
