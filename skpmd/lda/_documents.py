@@ -81,7 +81,8 @@ class DocumentRows:
 
     def whole(self):
         """All documents once, in order, as a list of batches."""
-        pieces = gen_batches(self.data.shape[0], _PIECE)
+        n = self.data.shape[0]  # It may be 0: documents may all be without words.
+        pieces = (slice(start, min(start + _PIECE, n)) for start in range(0, n, _PIECE))
         return [_Piece(self.data, rows, self.weight) for rows in pieces]
 
     def one_pass(self, sampling, rng):

@@ -4,5 +4,4 @@ PAGE = "docs/user_guide/deployment.rst"
 STUDIES = ()
 ALLOWED = (
     "MLflow (3.17; earlier versions pickled)",
-    "``prediction_tol`` of them (0.001 by default)",
 )

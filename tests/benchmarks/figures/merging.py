@@ -2,9 +2,9 @@
 
 PAGE = "docs/user_guide/merging.rst"
 ALLOWED = (  # Thresholds of warnings.
-    "posterior is. Above 0.1 there is a warning, and it is infinite",
-    "has particles. Above 0.1 there is a warning; where ``misfit`` is below 0.01, there is one "
-    "only above 0.5",
+    "shards together lack more than 0.3 nats of the posteriors (root mean square)",
+    "particles. Above 0.1 there is a warning; where the density follows values of the posterior, "
+    "there is one only above 0.9",
     "from that of a shard in its own units, is above 1.5",
     "is how well they match, and below 0.8 there is a warning for mixtures",
 )
