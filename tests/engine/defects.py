@@ -498,6 +498,6 @@ DEFECTS = [
         "_base/merging.py",
         "reasons = convergence_reasons(density, outcome.particles, whose)",
         "reasons = ()",
-        "logistic/test_merge.py",
+        "linear/test_merge.py",
     ),
 ]
