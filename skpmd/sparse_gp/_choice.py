@@ -13,12 +13,18 @@ from skpmd.engine import mirror
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
+from skpmd.sparse_gp._descent import SHARE, maximise_evidence
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
-from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
-from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
+from skpmd.sparse_gp._vecchia_fit import (
+    covariance_of,
+    fit_vecchia,
+    n_beside,
+    new_full_scale,
+    with_inducing,
+    with_kernel,
+)
 
 # So many rows' predictions from all others are compared, a quarter of all at most, and fewer than
 # the second number tell nothing. A row counts for no more than so many nats: where tails are heavy

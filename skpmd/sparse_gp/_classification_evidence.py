@@ -14,17 +14,12 @@ from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import SEARCH, descended, searched
-from skpmd.sparse_gp._exact_evidence import (
-    IMPOSSIBLE,
-    log_marginal_likelihood,
-    starts_around,
-)
+from skpmd.sparse_gp._descent import SEARCH, descended, objective_of, searched
+from skpmd.sparse_gp._evidence import log_marginal_likelihood, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
 from skpmd.sparse_gp._model import SEARCH_JITTER
-from skpmd.sparse_gp._sparse_evidence import sparse_evidence
-from skpmd.sparse_gp._starts import widened
+from skpmd.sparse_gp._starts import starts_around, widened
 
 # Sites go so much of their way at first, further while the steps get shorter, and half of it where
 # they do not: from the prior, all at once, they would overshoot.
@@ -176,12 +171,6 @@ class KernelSearch:
             self.reset()
         return -np.inf, np.zeros(len(theta))
 
-    def objective(self, theta, eval_gradient=True):
-        """What is minimised, as `GaussianProcessClassifier` hands it to an optimizer."""
-        value, slope = self.value(theta, eval_gradient)
-        value = -value if np.isfinite(value) else IMPOSSIBLE
-        return (value, -slope) if eval_gradient else value
-
 
 def some_rows(rows, n, rng):
     """At most n rows of a batch, drawn as if each were there as often as it counts."""
@@ -259,7 +248,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
         ends = [
             searched(
                 lambda timed, start=start: optimizer(timed, start, bounds=bounds),
-                one.objective,
+                objective_of(one.value),
             )
             for start, one in ((start, search(subset)) for start in starts)
         ]
@@ -268,7 +257,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     def descend(start, rows, n):
         one = search(rows)
-        return descended(one.objective, start, bounds, n)
+        return descended(objective_of(one.value), start, bounds, n)
 
     ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]

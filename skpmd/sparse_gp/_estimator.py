@@ -20,10 +20,9 @@ from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._findings import kernel_findings
-from skpmd.sparse_gp._fit import fit, update, with_results
-from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._findings import kernel_findings, warn_of_open_variance
+from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import (
     described,
@@ -34,14 +33,14 @@ from skpmd.sparse_gp._merge import (
     refuse_neighbours,
 )
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
-from skpmd.sparse_gp._open_variance import warn_of_open_variance
-from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._score_predict import kind_of_rows
 from skpmd.sparse_gp._vecchia_fit import (
+    fit_full_scale,
     fit_vecchia,
     left_out_findings,
     posterior_findings,
+    update_full_scale,
     update_vecchia,
 )
 

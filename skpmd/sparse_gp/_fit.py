@@ -1,6 +1,6 @@
 """Fits of a Gaussian process: what the estimator has learned, and how rows are added to it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,14 +13,15 @@ from skpmd._base.warn import warn
 from skpmd._rows.sampling import hold_out, n_held_out
 from skpmd._runtime.call import share_of_time
 from skpmd.engine import mirror, weighting
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run, stage
+from skpmd.engine.loop import FullBatch, Options, drive, full_batch_iterations, run, stage
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import ExactProcess, log_marginal_likelihood
+from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
 from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
+from skpmd.sparse_gp._findings import MonitoredRows, SomeRows
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,
@@ -34,9 +35,8 @@ from skpmd.sparse_gp._hyperparameters import (
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._kernel_posterior import states_of_kernels
+from skpmd.sparse_gp._left_out import log_density
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
-from skpmd.sparse_gp._particle_scores import log_density
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
@@ -378,3 +378,38 @@ def move_inducing(state, X, n):
     model, block = model.onto(inducing, particles.theta, particles.block)
     stream = state.stream._replace(particles=particles._replace(block=block))
     return state._replace(stream=stream, model=model)
+
+
+class GPParameters(NamedTuple):
+    """Parameters of `SparseGPRegressorPMD`, which documents each of them under the same name.
+
+    ``options``, the last, are those of the engine's loop.
+    """
+
+    kernel: Any
+    alpha: Any
+    optimizer: Any
+    n_restarts_optimizer: int
+    n_subset: int
+    n_refine: int
+    hyperprior: list | None
+    normalize_y: bool
+    n_inducing: int | str
+    inducing_init: Any
+    approximation: str
+    n_neighbors: int | str
+    reservoir_size: int
+    jitter: float
+    likelihood: str
+    df: float
+    n_particles: int
+    weighting: str
+    batch_size: int | str
+    tol: float
+    random_state: Any
+    options: Options
+
+    @property
+    def student_df(self):
+        """Degrees of freedom of Student noise; None for normal noise."""
+        return self.df if self.likelihood == "student_t" else None

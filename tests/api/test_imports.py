@@ -22,7 +22,7 @@ CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolc
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
     "linear": "_bernoulli _multinomial _design _priors _horseshoe _mean_field",
-    "sparse_gp": "_stationary _student _logit",
+    "sparse_gp": "_student _logit",
     "mixture": "_conjugate _components _weights _component_priors _likelihood _particles",
     "lda": "_topics _inference _prior_scale",
 }
