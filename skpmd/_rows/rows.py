@@ -86,9 +86,11 @@ class Rows:
                 for places in batches:
                     yield self._in_order([*range(0, len(places), size), len(places)], places)
             else:
-                take = taking(X, some, self._select)
-                for places in batches:
-                    yield self._batch(take(places), places)
+                # No name holds what has been read, so that no two groups are in memory together.
+                yield from self._taken(taking(X, some, self._select), batches)
+
+    def _taken(self, take, batches):
+        return (self._batch(take(places), places) for places in batches)
 
     def _in_order(self, edges, places=None):
         """Batches between edges of all rows, or of those at sorted places; made in their turn."""
