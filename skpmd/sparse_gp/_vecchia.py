@@ -27,9 +27,9 @@ from scipy.linalg import cho_solve
 
 from skpmd._rows.sampling import distinct
 from skpmd._runtime.threads import each
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Batch
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
-from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
+from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky
 from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -93,7 +93,7 @@ class Conditional(NamedTuple):
     noise: np.ndarray  # (n,): Of the rows' means.
 
 
-class VecchiaGP(Model):
+class VecchiaGP(Process):
     """The process with a normal likelihood and a kernel that is fast.
 
     ``sites`` are all rows; ``batch.place`` of the contract says which of them a batch has, and
@@ -105,7 +105,7 @@ class VecchiaGP(Model):
     Those of a row may be further than the nearest by a share of ``eps``.
     """
 
-    df, approximation = None, "vecchia"
+    approximation = "vecchia"
 
     def __init__(self, covariance, prior, sites, metric, n_neighbors="auto", eps=0.0):
         self.covariance, self.prior, self.metric, self._eps = covariance, prior, metric, eps
@@ -163,15 +163,6 @@ class VecchiaGP(Model):
                 rows, order, self.sites.select(some), places[rows[order]], places[before[order]]
             )
         return self._known
-
-    # ------------------------------------------------------------------ the contract
-    def sample_prior(self, rng, m):
-        """Draw m rows of hyperparameters."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log density of the hyperparameters."""
-        return self.prior.log_density(theta)
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log p(y_i | y_N(i)) over some rows."""

@@ -181,8 +181,8 @@ DEFECTS = [
     Defect(
         "rows with Student noise are weighed as if nothing were known",
         "sparse_gp/_student.py",
-        "if pair[1].any() else None",
-        "if False else None",
+        "known if one.any() else None",
+        "known if False else None",
         "sparse_gp/test_streams.py",
     ),
     Defect(
