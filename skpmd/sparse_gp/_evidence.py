@@ -167,9 +167,9 @@ def sparse_evidence(model, theta, sample, gradient=True):
         inner -= part
     half = dtrsm(1.0, L, inner, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, trans_a=1)
-    out = covariance.cross_gradient(theta, sample.X, Z, solved.T)
-    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
-    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
+    out = covariance.fast.cross_gradient(theta, sample.X, Z, solved.T)
+    out += covariance.fast.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.fast.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd._rows.sampling import distinct
-from skpmd.sparse_gp._covariance import free_parts, parameter_names
+from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
 from skpmd.sparse_gp._descent import maximise_evidence
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._starts import (
@@ -58,9 +58,8 @@ def at_independence(kernel, theta):
 
     (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
     """
-    found, names = [], parameter_names(kernel)
-    for name, value, (low, high) in zip(names, theta, kernel.bounds, strict=True):
-        kind = name.partition("[")[0].rpartition("__")[2]
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), strict=True)
+    for (name, kind), value, (low, high) in zip(named, theta, kernel.bounds, strict=True):
         ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
         which, end = ends.get(kind, ("", np.nan))
         if np.isclose(value, end):
@@ -100,13 +99,11 @@ def _of_bounds(covariance, theta, sample):
     """Of hyperparameters at a bound beyond which the evidence is clearly larger."""
     kernel = covariance.kernel
     own = log_marginal_likelihood(covariance, theta, sample, gradient=False)
-    found = []
-    names = parameter_names(kernel)
-    for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), kernel.bounds, strict=True)
+    for place, (name, kind, (low, high)) in enumerate(named):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
             # A small noise belongs to a smooth y, or to rows that are there several times; a large
             # one, and short length scales, are named as those of independent rows.
-            kind = name.partition("[")[0].rpartition("__")[2]
             is_known = kind == "noise_level" or (kind == "length_scale" and sign < 0.0)
             if is_known or not np.isclose(theta[place], end, atol=1e-6):
                 continue

@@ -187,7 +187,7 @@ class VecchiaGP(Process):
         value, slope = log_density_of_copies(term, sites, known.rows)
         by_noise = total[2] + weight @ slope
         by_amplitude = total[1] + MIN_NOISE * term.amplitude * by_noise
-        return total[0] + weight @ value, self.covariance.assembled(
+        return total[0] + weight @ value, self.covariance.fast.assembled(
             theta, by_amplitude, by_noise, total[3:]
         )
 
@@ -229,14 +229,11 @@ class VecchiaGP(Process):
             rows = np.asarray(conditional.index.data)
             return _moments(term, points, rows, self.sites.y, conditional.noise, near)
         some = places_together(near)
-        known, inputs = self.sites.X[some] - self.middle, X - self.middle
-        K = self.covariance.cross(theta, known, known)
-        K[np.diag_indices_from(K)] += conditional.noise[some]
-        factor = jittered_cholesky(K, 0.0)
-        cross = self.covariance.cross(theta, inputs, known)
-        mean = cross @ cho_solve((factor, True), self.sites.y[some])
-        known = cross @ cho_solve((factor, True), cross.T)
-        return mean, self.covariance.cross(theta, inputs, inputs) - 0.5 * (known + known.T)
+        weights, left = weights_together(
+            self.covariance, theta, X - self.middle, self.sites.X[some] - self.middle,
+            conditional.noise[some],
+        )  # fmt: skip
+        return weights @ self.sites.y[some], left
 
     def best_evidence(self, particles):
         """Log likelihood of all rows, of the best particle."""
@@ -279,6 +276,25 @@ def places_together(near):
     # Columns of all points' neighbours in turns: the nearest of each come first.
     ordered = near.T.ravel()
     return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+
+
+def weights_together(covariance, theta, points, rows, noise, explained=None):
+    """Weights (k, n) of rows' targets in the means of points, and covariances (k, k) of these.
+
+    ``explained`` are values (k, M) of the points and (n, M) of the rows, whose products are what is
+    taken from covariances.
+    """
+    K, cross = covariance.cross(theta, rows, rows), covariance.cross(theta, points, rows)
+    left = covariance.cross(theta, points, points)
+    if explained is not None:
+        of_points, of_rows = explained
+        K -= of_rows @ of_rows.T
+        cross -= of_points @ of_rows.T
+        left -= of_points @ of_points.T
+    K[np.diag_indices_from(K)] += noise
+    weights = cho_solve((jittered_cholesky(K, 0.0), True), cross.T).T
+    taken = weights @ cross.T
+    return weights, left - 0.5 * (taken + taken.T)
 
 
 def scaled_rows(term, X, middle):
