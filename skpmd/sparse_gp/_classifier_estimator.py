@@ -24,12 +24,11 @@ from skpmd.sparse_gp._classification_fit import (
     with_results,
 )
 from skpmd.sparse_gp._classification_predict import ClassifierPredictions
-from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._findings import at_independence
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 from skpmd.sparse_gp._model import MAX_JITTER
-from skpmd.sparse_gp._score_predict import kind_of_rows
 
 
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):

@@ -71,7 +71,7 @@ class KernelCovariance:
         self.kernel = kernel
         form, self._limits = _form(kernel), _limits(kernel)
         is_fast = form is not None and len(form[1]) == 1
-        self._fast = _Fast(kernel, self._limits, *form) if is_fast else None
+        self.fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
 
     def __getstate__(self):
@@ -84,7 +84,7 @@ class KernelCovariance:
     @property
     def is_fast(self):
         """Whether it has a form that is evaluated by matrix products."""
-        return self._fast is not None
+        return self.fast is not None
 
     def at(self, theta):
         """The kernel at theta."""
@@ -96,27 +96,19 @@ class KernelCovariance:
 
     def term(self, theta):
         """The `Term` of a fast kernel."""
-        return self._fast.at(theta)
-
-    def assembled(self, theta, by_amplitude, by_noise, by_scales):
-        """Gradient in theta, of a fast kernel, of what has these derivatives.
-
-        They are those by the log of the amplitude, by the noise, and by the logs of the length
-        scales (p,).
-        """
-        return self._fast.assembled(theta, by_amplitude, by_noise, by_scales)
+        return self.fast.at(theta)
 
     def cross(self, theta, A, B):
         """Covariances of f at the rows of A and of B, shape (n, m), C order."""
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
-        term = self._fast.at(theta)
+        term = self.fast.at(theta)
         squared = _squared(A / term.length_scale, B / term.length_scale)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
         def evaluate(some):
-            values = _values(squared[slice(*some)], self._fast.nu)
+            values = _values(squared[slice(*some)], self.fast.nu)
             values *= term.amplitude
 
         each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))  # In place.
@@ -125,20 +117,20 @@ class KernelCovariance:
     def diagonal(self, theta, A):
         """Variances of f at the rows of A, shape (n,)."""
         if self.is_fast:
-            return np.full(len(A), self._fast.at(theta).amplitude)
+            return np.full(len(A), self.fast.at(theta).amplitude)
         return _signal_and_noise(self.at(theta), A)[0]
 
     def noise(self, theta, A):
         """Variances of the noise at the rows of A, shape (n,)."""
         if self.is_fast:
-            return np.full(len(A), self._fast.at(theta).noise)
+            return np.full(len(A), self.fast.at(theta).noise)
         return _signal_and_noise(self.at(theta), A)[1]
 
     def contracted_gradient(self, theta, X, W, d):
         """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
         if self.is_fast:
-            signal = self.cross_gradient(theta, X, X, W)
-            return signal + self.diagonal_gradient(theta, np.zeros(1), d)
+            signal = self.fast.cross_gradient(theta, X, X, W)
+            return signal + self.fast.diagonal_gradient(theta, np.zeros(1), d)
         out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
         # kernel(X) has the noise on its diagonal; differences correct for its part.
         for k in range(len(theta)):
@@ -156,17 +148,9 @@ class KernelCovariance:
         The same theta where the kernel has no noise that is free.
         """
         out = theta.copy()
-        for place in self._fast.noise_places[:1]:
+        for place in self.fast.noise_places[:1]:
             out[place] = np.clip(np.log(level), *self.kernel.bounds[place].T)
         return out
-
-    def cross_gradient(self, theta, A, B, W):
-        """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
-        return self._fast.cross_gradient(theta, A, B, W)
-
-    def diagonal_gradient(self, theta, g, d):
-        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i), of a fast kernel."""
-        return self._fast.diagonal_gradient(theta, g, d)
 
 
 class _Fast:
@@ -191,6 +175,11 @@ class _Fast:
         return Term(float(amplitude), scale, float(noise), shape)
 
     def assembled(self, theta, by_amplitude, by_noise, by_scales):
+        """Gradient in theta of what has these derivatives.
+
+        They are those by the log of the amplitude, by the noise, and by the logs of the length
+        scales (p,).
+        """
         out, place = np.zeros(len(theta)), self._scale[1]
         if place is not None:
             out[place] = by_scales if place.stop - place.start > 1 else by_scales.sum()
@@ -198,6 +187,7 @@ class _Fast:
         return out
 
     def cross_gradient(self, theta, A, B, W):
+        """Gradient in theta of sum_ij W_ij k(a_i, b_j)."""
         term = self.at(theta)
         centre = (B / term.length_scale).mean(axis=0)
         A, B = A / term.length_scale - centre, B / term.length_scale - centre
@@ -218,6 +208,7 @@ class _Fast:
         return self.assembled(theta, value, 0.0, by_scales)
 
     def diagonal_gradient(self, theta, g, d):
+        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i)."""
         no_scales = np.zeros(1)
         return self.assembled(theta, self.at(theta).amplitude * g.sum(), d.sum(), no_scales)
 
@@ -259,11 +250,16 @@ def _value(theta, fixed, place):
 def parameter_names(kernel):
     """A name for each entry of ``kernel.theta``."""
     names = []
-    for one in kernel.hyperparameters:
-        if not one.fixed:
-            n = one.n_elements
-            names += [one.name] if n == 1 else [f"{one.name}[{j}]" for j in range(n)]
+    for part in free_parts(kernel):
+        n = part.place.stop - part.place.start
+        names += [part.name] if n == 1 else [f"{part.name}[{j}]" for j in range(n)]
     return names
+
+
+def kinds(kernel):
+    """The attribute that each entry of ``kernel.theta`` is, such as length_scale; (d,) of str."""
+    parts = free_parts(kernel)
+    return np.repeat([p.attribute for p in parts], [p.place.stop - p.place.start for p in parts])
 
 
 def _signal_and_noise(kernel, A):

@@ -254,3 +254,10 @@ def take(rows, n, rng):
     places, counts = stratified_sample(weight, n, rng)
     # Where the total weight is small the rows drawn must not count for more than that.
     return rows.select(places, counts * min(1.0, weight.sum() / n))
+
+
+def kind_of_rows(kernel):
+    """How input for a kernel is checked: some take other things than vectors."""
+    if kernel is None or kernel.requires_vector_input:
+        return {"dtype": np.float64, "order": "C"}
+    return {"dtype": None, "ensure_2d": False}

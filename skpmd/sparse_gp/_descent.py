@@ -133,6 +133,14 @@ def _newton(objective, start, bounds, n_evaluations, min_gain, inverse_hessian):
     return End(np.clip(start + root @ end.x, *bounds.T), end.fun / scale + value)
 
 
+def minimised(value_and_slope, start, bounds, optimizer, n_evaluations=None):
+    """The end of a search for the largest value, by the user's ``optimizer`` if it is callable."""
+    objective = objective_of(value_and_slope)
+    if callable(optimizer):
+        return searched(lambda timed: optimizer(timed, start, bounds=bounds), objective)
+    return descended(objective, start, bounds, n_evaluations)
+
+
 def maximise_evidence(
     covariance, sample, optimizer, n_restarts, rng, first=None, n_evaluations=15000
 ):
@@ -162,10 +170,8 @@ def maximise_evidence(
             )
 
     def search(start, sample, n_evaluations):
-        objective = objective_of(partial(log_marginal_likelihood, covariance, sample=sample))
-        if callable(optimizer):
-            return searched(lambda timed: optimizer(timed, start, bounds=bounds), objective)
-        return descended(objective, start, bounds, n_evaluations)
+        value = partial(log_marginal_likelihood, covariance, sample=sample)
+        return minimised(value, start, bounds, optimizer, n_evaluations)
 
     starts = starts_around(covariance, first, n_restarts, rng, placed if n_restarts else ())
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._runtime.threads import each, in_order
-from skpmd.engine.model import Model
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
-from skpmd.sparse_gp._model import MIN_NOISE, blocks_of
+from skpmd.sparse_gp._model import MIN_NOISE, Process, blocks_of
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
@@ -50,7 +49,7 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
 
 
-class ExactProcess(Model):
+class ExactProcess(Process):
     """Hyperparameters of an exact process on few rows, whose log marginal likelihood weighs them.
 
     ``prior`` is a `HyperPrior` and ``sample`` holds all rows. Batches are not looked at.
@@ -58,14 +57,6 @@ class ExactProcess(Model):
 
     def __init__(self, covariance, prior, sample):
         self.covariance, self.prior, self.sample = covariance, prior, sample
-
-    def sample_prior(self, rng, m):
-        """Draw m rows of hyperparameters."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log density of the hyperparameters."""
-        return self.prior.log_density(theta)
 
     def log_likelihood(self, theta, batch=None):
         """Log marginal likelihoods (m,) of all rows; -inf where there is none."""
@@ -176,9 +167,9 @@ def sparse_evidence(model, theta, sample, gradient=True):
         inner -= part
     half = dtrsm(1.0, L, inner, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, trans_a=1)
-    out = covariance.cross_gradient(theta, sample.X, Z, solved.T)
-    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
-    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
+    out = covariance.fast.cross_gradient(theta, sample.X, Z, solved.T)
+    out += covariance.fast.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.fast.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
 
 

@@ -24,7 +24,7 @@ from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, mixture_log_density
 from skpmd.engine.particles import weights
 from skpmd.engine.resampling import resample
-from skpmd.sparse_gp._covariance import parameter_names
+from skpmd.sparse_gp._covariance import kinds
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
 from skpmd.sparse_gp._starts import column_scales
@@ -90,12 +90,11 @@ class Shrunk:
 
     def __init__(self, kernel, sample):
         start, variance = scales_of(sample)
-        kinds = [name.partition("[")[0].rpartition("__")[2] for name in parameter_names(kernel)]
         self._noise, amplitude, scales = (
-            np.flatnonzero([one == kind for one in kinds])
-            for kind in ("noise_level", "constant_value", "length_scale")
+            np.flatnonzero(kinds(kernel) == one)
+            for one in ("noise_level", "constant_value", "length_scale")
         )
-        d, self._scales = len(kinds), scales
+        d, self._scales = len(kernel.theta), scales
         self._limits = kernel.bounds.T
         self._middle, log_variance = np.zeros(d), np.log(variance)  # Where theta has its middle.
         self._middle[self._noise] = log_variance + 2.0 * np.log(_NOISE)

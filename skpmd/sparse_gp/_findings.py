@@ -1,13 +1,11 @@
 """What speaks against the kernel that a search has found, and against the inducing inputs."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd._rows.sampling import distinct
-from skpmd.sparse_gp._covariance import free_parts, parameter_names
+from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
 from skpmd.sparse_gp._descent import maximise_evidence
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._starts import (
@@ -60,9 +58,8 @@ def at_independence(kernel, theta):
 
     (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
     """
-    found, names = [], parameter_names(kernel)
-    for name, value, (low, high) in zip(names, theta, kernel.bounds, strict=True):
-        kind = name.partition("[")[0].rpartition("__")[2]
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), strict=True)
+    for (name, kind), value, (low, high) in zip(named, theta, kernel.bounds, strict=True):
         ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
         which, end = ends.get(kind, ("", np.nan))
         if np.isclose(value, end):
@@ -102,13 +99,11 @@ def _of_bounds(covariance, theta, sample):
     """Of hyperparameters at a bound beyond which the evidence is clearly larger."""
     kernel = covariance.kernel
     own = log_marginal_likelihood(covariance, theta, sample, gradient=False)
-    found = []
-    names = parameter_names(kernel)
-    for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), kernel.bounds, strict=True)
+    for place, (name, kind, (low, high)) in enumerate(named):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
             # A small noise belongs to a smooth y, or to rows that are there several times; a large
             # one, and short length scales, are named as those of independent rows.
-            kind = name.partition("[")[0].rpartition("__")[2]
             is_known = kind == "noise_level" or (kind == "length_scale" and sign < 0.0)
             if is_known or not np.isclose(theta[place], end, atol=1e-6):
                 continue
@@ -180,7 +175,7 @@ def _of_noise(covariance, theta, sample, most, is_searched):
     ]
 
 
-_MAX_ROWS = 200  # At most so many rows are asked for at a time, and up to twice as many are kept.
+_MAX_ROWS = 200  # At most so many rows of a sample are asked for.
 # Inducing inputs are warned of where they make more than this share of the variance of f. From two
 # fifths on means were more than three of their own sds off those of the exact process, and from
 # three quarters on also under a kernel that was fitted. An open variance below the second fraction
@@ -189,63 +184,18 @@ _MUCH_ADDED, _MIN_OPEN = 0.25, 1e-4
 _TINY = np.finfo(np.float64).tiny
 
 
-class SomeRows(NamedTuple):
-    """Some rows, in order."""
-
-    X: np.ndarray
-    noise_variance: np.ndarray  # (n,): Variance of each row's own noise, of the scaled y.
-
-    def select(self, places):
-        """Some of these rows; of a call's rows a copy, for these are not to be kept."""
-        return SomeRows(self.X[places], self.noise_variance[places])
-
-    def joined(self, other):
-        """These rows and others."""
-        return SomeRows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
-
-    def thinned(self):
-        """A few of these rows."""
-        return self.select(np.arange(0, len(self.X), -(-len(self.X) // _MAX_ROWS)))
-
-
-class MonitoredRows(NamedTuple):
-    """Some of all rows, wherever a stream has been, and some of the last call."""
-
-    past: SomeRows  # Every row whose number is a multiple of the stride.
-    last: SomeRows
-    stride: int
-    n: int  # Number of rows that there have been.
-
-    @classmethod
-    def of(cls, rows, n):
-        """Monitored rows after a first call, from some rows that stand for n."""
-        some, n = rows.thinned(), int(n)
-        return cls(some, some, max(1, n // len(some.X)), n)
-
-    def after(self, rows, forgetting):
-        """Monitored rows after one more call; the oldest go as they are forgotten."""
-        n = len(rows.X)
-        gone = -np.expm1(n * np.log1p(-forgetting))
-        past = self.past.select(slice(int(gone * len(self.past.X)), None))
-        past = past.joined(rows.select(np.arange(-self.n % self.stride, n, self.stride)))
-        stride = self.stride
-        while len(past.X) > 2 * _MAX_ROWS:
-            past, stride = past.select(slice(None, None, 2)), 2 * stride
-        return MonitoredRows(past, rows.thinned(), stride, self.n + n)
-
-
-def warn_of_open_variance(state):
+def warn_of_open_variance(state, samples):
     """Warn where much of the variance of f is there for want of inducing inputs, not of rows.
 
     What they leave open of f at a row, a single observation there would lower to open noise /
     (open + noise) in the exact process. Where the difference is much of the whole variance, the
     exact process differs from predictions by about their own sd, and by three of them at one place
-    of many. The rows of the last call are asked for by themselves too: few others may lie there.
+    of many. Each of the ``samples`` is asked for by itself: few others may lie where its rows do.
     """
     model, theta = state.model, state.particles.theta[state.best]
-    for X, noise_variance in (state.monitored.past, state.monitored.last):
-        if not len(X):
-            continue
+    for X, noise_variance in samples:
+        some = slice(None, None, -(-len(X) // _MAX_ROWS))
+        X, noise_variance = X[some], noise_variance[some]
         prior, known = model.covariance.diagonal(theta, X), model.whitened(theta, X)
         left = np.maximum(prior - np.einsum("ij,ij->j", known, known), 0.0)
         noise = model.covariance.noise(theta, X) + noise_variance

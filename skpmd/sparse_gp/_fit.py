@@ -21,7 +21,6 @@ from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, 
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
 from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
-from skpmd.sparse_gp._findings import MonitoredRows, SomeRows
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,
@@ -60,8 +59,6 @@ class GPState(NamedTuple):
     # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
     alpha: float
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
-    # Some of all rows, wherever the stream has been, with inducing inputs.
-    monitored: MonitoredRows | None = None
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # All rows, while there are few. With forgetting their weights fall like those of the past.
     retained: Data | None = None
@@ -132,7 +129,6 @@ def initialise(parameters, data, rng):
         log_weights=log_weights,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
         n_fitted=len(whole.weight),
-        monitored=MonitoredRows.of(SomeRows(sample.X, sample.noise_variance), rows.total),
     )
     return state, rows
 
@@ -197,9 +193,6 @@ def update(parameters, state, data):
             total = state.stream.seen + rows.total
             n = n_inducing(parameters.n_inducing, total, parameters.weighting)
             state = move_inducing(state, rows.data.X, n)
-        some = SomeRows(rows.data.X, rows.noise)
-        monitored = state.monitored.after(some, parameters.options.forgetting)
-        state = state._replace(monitored=monitored)
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)

@@ -58,14 +58,6 @@ def merged(estimators, n_processes=1):
     )
 
 
-def monitored(states):
-    """Some rows of all shards, for warnings of inducing inputs."""
-    first, *others = (state.monitored for state in states)
-    for other in others:
-        first = first.after(other.past, 0.0)
-    return first
-
-
 def distances(states, state):
     """How far the merged mean of the inducing values is from that of each shard, in its own units.
 

@@ -9,7 +9,7 @@ from scipy.signal import lombscargle
 from scipy.spatial import cKDTree
 from sklearn.gaussian_process import kernels as sk
 
-from skpmd.sparse_gp._covariance import free_parts, parameter_names
+from skpmd.sparse_gp._covariance import free_parts, kinds
 
 _DEFAULT_BOUNDS = 1e-5, 1e5  # Those of scikit-learn.
 # Where a typical value times or over the first number is beyond default bounds, these are taken in
@@ -316,8 +316,7 @@ def shortened(covariance, theta):
 
 def are_length_scales(kernel):
     """Which of a kernel's hyperparameters are length scales, (d,) of bool."""
-    names = parameter_names(kernel)
-    return np.array([name.partition("[")[0].endswith("length_scale") for name in names])
+    return kinds(kernel) == "length_scale"
 
 
 def with_other_noise(covariance, theta, sample):

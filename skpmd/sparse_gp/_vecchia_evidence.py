@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._runtime.call import out_of_time, phase, write
-from skpmd.sparse_gp._descent import SEARCH, best_of, descended, objective_of, searched
+from skpmd.sparse_gp._descent import SEARCH, best_of, descended, minimised, objective_of
 from skpmd.sparse_gp._starts import (
     are_length_scales,
     has_units,
@@ -69,10 +69,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         kernel = covariance.kernel
         rows = some_rows(len(sites.weight), _ROUNDS_OF_MANY[0][0], rng)
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
-        theta, *_ = searched(
-            lambda timed: optimizer(timed, kernel.theta, bounds=kernel.bounds),
-            objective_of(batch.gradient),
-        )
+        theta, *_ = minimised(batch.gradient, kernel.theta, kernel.bounds, optimizer)
         return covariance, np.asarray(theta, dtype=np.float64)
     if start is not None:
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
