@@ -173,6 +173,7 @@ def test_what_is_done_stays_if_ctrl_c_is_inside_a_compiled_function():
         drive(broken())
 
 
+@pytest.mark.slow  # compiles for types of its own
 def test_topics_from_a_memory_mapped_pickle_go_on(tmp_path):
     """Their counts change in place, which the map does not allow."""
     estimator = first_part("topics")

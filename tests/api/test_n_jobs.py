@@ -10,7 +10,6 @@ import numba
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skpmd import (
@@ -224,16 +223,6 @@ def test_an_error_in_a_thread_leaves_a_stream_as_it_was():
     np.testing.assert_array_equal(pmd.posterior_.particles, before[0])
     np.testing.assert_equal(pmd.history_, before[1])
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
-
-
-@pytest.mark.slow
-def test_a_search_of_several_jobs_ends():
-    estimator, (X, y), _ = CASES["logistic"]
-    search = GridSearchCV(
-        clone(estimator).set_params(n_jobs=2, n_particles=200), {"prior_scale": [0.5, 1.0]},
-        n_jobs=2, cv=2,
-    )  # fmt: skip
-    assert search.fit(X[:1500], y[:1500]).best_score_ > 0.5
 
 
 # ---------------------------------------------------------------------- the helper itself
