@@ -330,11 +330,6 @@ def merged_estimators():
     common["inducing_init"] = GIVEN["inducing_init"]
     return {
         "logistic": ([fitted(*logistic_rows(k, 60), k) for k in range(2)], X),
-        "without correlations": (
-            [fitted(*logistic_rows(k, 60), k, covariance_type="diag") for k in range(2)],
-            X,
-        ),
-        "process": ([process(X[k::2], y[k::2]) for k in range(2)], X),
         "classes": (
             [SparseGPClassifierPMD(**common).fit(X[k::2], labels[k::2]) for k in range(2)],
             X,
