@@ -252,25 +252,6 @@ def test_threads_that_are_free_help_inside():
     assert len(set(longest)) == 2
 
 
-@pytest.mark.parametrize("error", [Failure, KeyboardInterrupt])
-@pytest.mark.parametrize("by_caller", [True, False])
-def test_nobody_works_after_an_error(error, by_caller):
-    caller, ended = threading.get_ident(), []
-
-    def work(k):
-        time.sleep(0.005)
-        if (threading.get_ident() == caller) == by_caller and k > 2:
-            raise error
-        ended.append(k)
-
-    with threads(2):
-        with pytest.raises(error):
-            each(work, range(200))
-        n = len(ended)
-        time.sleep(0.02)
-    assert len(ended) == n < 100
-
-
 def test_threads_see_what_numpy_is_to_ignore():
     with threads(2), np.errstate(divide="ignore"):
         found = each(lambda k: 1.0 / np.zeros(1), range(8))
