@@ -112,18 +112,18 @@ def graph(known):
     }
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_each_module_imports_what_it_may(name):
-    assert not violations(MODULES[name], MODULES)
+def test_each_module_imports_what_it_may():
+    found = {name: violations(module, MODULES) for name, module in MODULES.items()}
+    assert not {name: wrong for name, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_other_libraries_are_imported_where_they_are_used(name):
-    found = {one.split(".")[0] for one in imports(MODULES[name], MODULES, inside_functions=False)}
-    found -= (
-        {"pandas", "skpro"} if name == "skpmd.skpro" else set()
-    )  # Its classes are subclasses of those.
-    assert not found - CORE - {"skpmd"} - set(sys.stdlib_module_names)
+def test_other_libraries_are_imported_where_they_are_used():
+    allowed = CORE | {"skpmd"} | set(sys.stdlib_module_names)
+    for name, module in MODULES.items():
+        found = {one.split(".")[0] for one in imports(module, MODULES, inside_functions=False)}
+        # Its classes are subclasses of those.
+        own = {"pandas", "skpro"} if name == "skpmd.skpro" else set()
+        assert not found - allowed - own, name
 
 
 def test_there_are_no_circles():
@@ -144,26 +144,19 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "from skpmd.proposals import hmc", {"skpmd.proposals.hmc"}),
         ("skpmd.proposals.hmc", "from skpmd.engine import loop", set()),
         ("skpmd.proposals.hmc", "from skpmd._rows.rows import Rows", {"skpmd._rows.rows"}),
-        ("skpmd.proposals.hmc", "from sklearn import base", {"sklearn"}),
         ("skpmd._base.utils", "from skpmd.proposals import hmc", set()),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
         ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
-        ("skpmd._base.utils", "from ..custom import x", {"skpmd.custom"}),
-        ("skpmd._rows.rows", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd._rows.table", "from sklearn.utils import check_array", {"sklearn.utils"}),
         ("skpmd._rows.blocks", "from sklearn.utils import check_array", set()),
-        ("skpmd.posterior", "import skpmd", {"skpmd"}),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),
-        ("skpmd.lda._fit", "from skpmd import custom", {"skpmd.custom"}),
         ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
         ("skpmd.lda._kernels", "from sklearn.utils import check_array", {"sklearn.utils"}),
-        ("skpmd.linear._priors", "import sklearn", {"sklearn"}),
         ("skpmd.custom", "from skpmd.linear import _design", {"skpmd.linear._design"}),
         ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
         ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
         ("skpmd.plot._topics", "from skpmd.predictive import x\nfrom skpmd import metrics", set()),
-        ("skpmd.plot._topics", "from skpmd import lda", {"skpmd.lda"}),
         ("skpmd.predictive", "from skpmd.plot import x", {"skpmd.plot"}),
         ("skpmd.lda._predict", "def f():\n    from skpmd.plot import x", {"skpmd.plot"}),
     ],

@@ -8,6 +8,7 @@ from tests.tools.glossary import instead_of, names, places, prose, words_given_u
 from tests.tools.source import needs_source
 
 
+@pytest.mark.slow  # five seconds
 @needs_source
 def test_no_word_that_was_given_up_is_left():
     left = places()
