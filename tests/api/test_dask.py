@@ -348,6 +348,7 @@ def test_searches_run_on_the_workers(cluster):
     np.testing.assert_allclose(inside, model.fit(X, y).coef_, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_fits_in_tasks_make_room_for_what_they_wait_for(cluster):
     """As many fits as there are threads, which would else wait for each other."""
     from distributed import Client
@@ -360,6 +361,7 @@ def test_fits_in_tasks_make_room_for_what_they_wait_for(cluster):
             np.testing.assert_allclose(task.result(timeout=60), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_client_that_is_set_is_the_one_that_is_waited_for(cluster):
     from distributed import Client
 
