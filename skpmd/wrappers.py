@@ -19,8 +19,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.utils import as_floats, check_level
-from skpmd._base.warn import warn
+from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture

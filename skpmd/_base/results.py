@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.records import Records
+from skpmd._base.steps import Records
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from skpmd._rows.blocks import as_block
-from skpmd._rows.dask_table import DaskBlocks, is_of_dask
-from skpmd._rows.opening import blocks_of, opened
+from skpmd._rows.dask_table import DaskBlocks
+from skpmd._rows.opening import blocks_of, is_of_dask, opened
 from skpmd._rows.table import is_in_memory, table_of_one
 from skpmd._runtime.call import counted
 

@@ -7,12 +7,12 @@ import numpy as np
 
 from skpmd._rows.arrow import ArrowBlocks
 from skpmd._rows.blocks import Block, Blocks, as_rows, of_file
-from skpmd._rows.dask_table import DaskBlocks, DaskTable, is_of_dask, refuse_delayed
-from skpmd._rows.order import group_size
+from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from skpmd._rows.table import (
     BlockTable,
     are_few,
     column_of,
+    group_size,
     is_in_memory,
     refuse_unlike,
     summary_of,
@@ -21,6 +21,21 @@ from skpmd._rows.table import (
 from skpmd._runtime.call import counted, phase
 
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
+
+
+def is_of_dask(value):
+    """Whether a value is an array or a data frame of Dask, which need not be installed."""
+    # Any attribute of what is merely delayed is another delayed value.
+    return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
+
+
+def refuse_delayed(name, value):
+    """TypeError of a value that Dask has not computed and of which no shape is known."""
+    if hasattr(type(value), "__dask_graph__") and not is_of_dask(value):
+        raise TypeError(
+            f"{name} is {type(value).__name__} of Dask, and its shape is not known: give a "
+            "dask.array.from_delayed(...) of it with its shape, or what its compute() returns."
+        )
 
 
 def blocks_of(X):

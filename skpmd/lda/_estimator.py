@@ -10,9 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.utils import as_generator
+from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import checked_weights, naming_conversions
-from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import limits, mapped
 from skpmd.lda import _results as results

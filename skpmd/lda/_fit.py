@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps
-from skpmd._base.records import Records
+from skpmd._base.steps import Records, bar_of_steps
 from skpmd._runtime.call import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings

@@ -10,7 +10,6 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
@@ -25,10 +24,15 @@ from skpmd._base.merging import (
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, results_of
-from skpmd._base.streaming import first_stream, stream_after
-from skpmd._base.utils import as_generator
-from skpmd._base.validation import naming_singular_columns
-from skpmd._base.warn import warn
+from skpmd._base.steps import first_stream, stream_after
+from skpmd._base.utils import as_generator, warn
+from skpmd._base.validation import (
+    encode,
+    encode_known,
+    in_order,
+    naming_singular_columns,
+    row_weights,
+)
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed

@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from skpmd._base.hashing import uniforms
-from skpmd._rows.order import group_size
-from skpmd._rows.sampling import merged
-from skpmd._rows.table import is_in_memory
+from skpmd._rows.rows import merged
+from skpmd._rows.table import group_size, is_in_memory
 from skpmd.engine.sums import are_elsewhere
 
 # The reservoir holds at least so many rows, or so many for each component; of many columns so many

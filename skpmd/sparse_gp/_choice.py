@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._base.utils import as_generator
-from skpmd._rows.sampling import distinct, merged
+from skpmd._rows.rows import distinct, merged
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd._runtime.threads import each
 from skpmd.engine import mirror

@@ -9,12 +9,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.validation import checked_weights, refuse_overflows
-from skpmd._base.warn import warn
+from skpmd._base.utils import warn
+from skpmd._base.validation import (
+    checked_weights,
+    encode,
+    encode_known,
+    in_order,
+    refuse_overflows,
+    row_weights,
+)
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import need_memory
 from skpmd.sparse_gp._classification_fit import (

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.order import group_size
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import merged, stratified_sample
+from skpmd._rows.rows import Rows, merged, stratified_sample
+from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13

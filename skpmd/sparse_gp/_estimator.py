@@ -13,9 +13,8 @@ from skpmd._base.estimator import result
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.utils import as_floats
+from skpmd._base.utils import as_floats, warn
 from skpmd._base.validation import checked_weights, refuse_overflows
-from skpmd._base.warn import warn
 from skpmd._rows.opening import in_parts, opened
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen

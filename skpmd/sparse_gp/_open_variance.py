@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.warn import warn
-from skpmd._rows.sampling import distinct
+from skpmd._base.utils import warn
+from skpmd._rows.rows import distinct
 
 _MAX_ROWS = 200  # At most so many rows are asked for at a time, and up to twice as many are kept.
 # Inducing inputs are warned of where they make more than this share of the variance of f. From two

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._rows.sampling import distinct
+from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch, Model
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient

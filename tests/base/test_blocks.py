@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skpmd._rows import order
 from skpmd._rows.opening import opened
 from skpmd._rows.table import BlockTable, mapped
 from skpmd.data import ArrowBlocks, Blocks
@@ -25,9 +24,9 @@ def parts(*columns):
 @pytest.fixture
 def few(monkeypatch):
     """So that a hundred rows are more than are held in memory."""
-    monkeypatch.setattr(order, "_MAX_BLOCK", 4)
-    monkeypatch.setattr(order, "_SPARSE_BLOCK", 4)
-    monkeypatch.setattr(order, "_GROUP", 3)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 4)
+    monkeypatch.setattr("skpmd._rows.table._SPARSE_BLOCK", 4)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 3)
 
 
 @pytest.fixture
