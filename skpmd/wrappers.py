@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 # Where others hold the fitted estimator that predicts for them, at the rows as they are.
-_HELD = {
+_WRAPPED = {
     "best_estimator_": object,  # Searches.
     "estimator": FrozenEstimator,
     "estimator_": (BayesDecisionClassifier, FixedThresholdClassifier, TunedThresholdClassifierCV),
@@ -298,7 +298,7 @@ def column_names(estimator, names=None):
             except (AttributeError, ValueError):  # Of a transformer that does not know them.
                 names = None
         return column_names(estimator[-1], names)
-    for name, kind in _HELD.items():
+    for name, kind in _WRAPPED.items():
         if isinstance(estimator, kind) and hasattr(estimator, name):
             return column_names(getattr(estimator, name), names)
     return names
@@ -313,7 +313,7 @@ def innermost(estimator, X):
     if isinstance(estimator, Pipeline):
         transforms = len(estimator) > 1 and X is not None
         return innermost(estimator[-1], estimator[:-1].transform(X) if transforms else X)
-    for name, kind in _HELD.items():
+    for name, kind in _WRAPPED.items():
         if isinstance(estimator, kind) and hasattr(estimator, name):
             return innermost(getattr(estimator, name), X)
     return estimator, X

@@ -65,14 +65,14 @@ class ParticleEstimator(BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
-    ``partial_fit``, and ``_handed_on`` the names of attributes that an estimator of the same class
-    takes over beside the state where this one is its ``prior``. ``_of_words`` says what to do with
-    words in X.
+    ``partial_fit``, and ``_adopted_attributes`` the names of attributes that an estimator of the
+    same class takes over beside the state where this one is its ``prior``. ``_of_words`` says what
+    to do with words in X.
     """
 
     _frozen_parameters = ()
     _of_words = ENCODE
-    _handed_on = "n_features_in_", "feature_names_in_"
+    _adopted_attributes = "n_features_in_", "feature_names_in_"
 
     def __sklearn_is_fitted__(self):
         """Whether there is a state."""
@@ -261,7 +261,7 @@ class ParticleEstimator(BaseEstimator):
         if not self.__sklearn_is_fitted__():
             self._reset()
             if self.prior is not None:
-                names = self._handed_on
+                names = self._adopted_attributes
                 state, self._frozen, attributes = adopted(type(self), self.prior, names)
                 vars(self).update(attributes)
                 self._check_frozen("in the prior", "set it to the same")
@@ -277,7 +277,7 @@ class ParticleEstimator(BaseEstimator):
         first = estimators[0]
         self._reset()
         self._frozen = dict(getattr(first, "_frozen", {}))
-        for name in self._handed_on:
+        for name in self._adopted_attributes:
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
 

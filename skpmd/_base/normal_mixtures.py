@@ -102,7 +102,7 @@ def _cdf_and_density(x, means, stds, weights):
 
 
 def _at_jumps(means, stds, weights, p, reaches, start):
-    """Rows whose cdf jumps over p, at a constant: its value there, start elsewhere; and which."""
+    """Rows whose cdf jumps over p, at a constant: its value there, else start; and which."""
     x, found = start.copy(), np.zeros(len(start), dtype=bool)
     constant = stds == 0.0
     for j in np.flatnonzero(constant.any(axis=1)):

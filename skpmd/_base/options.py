@@ -237,10 +237,10 @@ def misfit_reasons(misfit, of_rows=False, whose=_EARLIER):
     )
 
 
-def adopted(kind, prior, handed_on):
+def adopted(kind, prior, names):
     """State, frozen parameters and further attributes that an estimator takes over from a prior.
 
-    ``kind`` is the class of both, and ``handed_on`` are names of attributes, where it has them. The
+    ``kind`` is the class of both, and ``names`` are names of attributes, where it has them. The
     state is a copy: what the one learns from further rows, the other does not.
     """
     prior = fitted_prior(prior)
@@ -249,5 +249,5 @@ def adopted(kind, prior, handed_on):
             f"prior of {kind.__name__} must be a fitted {kind.__name__}, got "
             f"{type(prior).__name__}."
         )
-    attributes = {name: getattr(prior, name) for name in handed_on if hasattr(prior, name)}
+    attributes = {name: getattr(prior, name) for name in names if hasattr(prior, name)}
     return copy.deepcopy(prior._state), dict(getattr(prior, "_frozen", {})), attributes

@@ -217,7 +217,7 @@ def _bound_hit(outcome):
 def history_of(records):
     """The last steps as a dict of arrays, one entry per step; ready for a DataFrame.
 
-    What only some steps have recorded is nan elsewhere.
+    What only some steps have recorded is nan for the others.
     """
     infos = records.last
     renamed = {"a": "step_size", "b": "likelihood_power"}

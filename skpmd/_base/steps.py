@@ -22,7 +22,7 @@ from skpmd.engine.loop import Outcome, n_steps
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors
-from skpmd.engine.sums import are_elsewhere
+from skpmd.engine.sums import are_distributed
 
 
 class ReportedBatches:
@@ -31,7 +31,7 @@ class ReportedBatches:
     def __init__(self, batches):
         self._batches = batches
         self.are_in_memory = are_in_memory(batches)
-        if are_elsewhere(batches):  # Of those no pass is seen here.
+        if are_distributed(batches):  # Of those no pass is seen here.
             self.total = batches.total
 
     def __len__(self):

@@ -196,7 +196,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 def encode(y):
     """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
-    with in_order("y", y):
+    with naming_unordered("y", y):
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         some = list(gen_batches(len(y), _ROWS_AT_ONCE))  # All at once take several times as much.
@@ -211,12 +211,12 @@ def encode(y):
 
 def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
-    with in_order("y", y):
+    with naming_unordered("y", y):
         check_classification_targets(y)
     y = column_or_1d(y, warn=True)
     if len(classes) < 2:
         raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")
-    with in_order("y", y):
+    with naming_unordered("y", y):
         unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")
@@ -224,7 +224,7 @@ def encode_known(y, classes):
 
 
 @contextmanager
-def in_order(name, labels):
+def naming_unordered(name, labels):
     """Context that says which labels, an argument of that name, cannot be compared."""
     try:
         with np.errstate(all="ignore"):  # Labels may be numbers that no integer can hold.

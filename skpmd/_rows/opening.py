@@ -60,7 +60,7 @@ def values_of(name, values):
     return np.asarray(values.compute()) if is_of_dask(values) else values
 
 
-def opened(X, y=None, sample_weight=None):
+def as_table(X, y=None, sample_weight=None):
     """X, y and weights: X a `BlockTable` where it is data in blocks, else all as they are given.
 
     Blocks are gone through once, and have y and weights, or these are given for all rows.
@@ -118,7 +118,7 @@ def in_parts(partial_fit):
         rest = {**{name: one for name, one in given.items() if name != "self"}, "X": blocks}
         with self._all_or_nothing():
             of_rows = [rest.get(name) for name in ("X", "y", "sample_weight")]
-            X, y, weight = opened(*of_rows)
+            X, y, weight = as_table(*of_rows)
             rest.update(X=X, y=y, sample_weight=weight)
             known = {name: one for name, one in rest.items() if one is not None}
             if is_in_memory(X):

@@ -7,7 +7,7 @@ import numpy as np
 
 from skpmd._rows.table import block_size, in_random_order, is_in_memory
 from skpmd.engine.model import Batch, take_rows
-from skpmd.engine.sums import are_elsewhere
+from skpmd.engine.sums import are_distributed
 
 _AUTO_BATCH = 1000
 
@@ -64,7 +64,7 @@ class Rows:
 
     def whole(self):
         """All data once, in order, as a sequence of batches: of an array they are views."""
-        batches = self._in_order(self._edges())
+        batches = self._consecutive(self._edges())
         return list(batches) if is_in_memory(self.data.X) else batches
 
     def one_pass(self, sampling, rng):
@@ -75,21 +75,21 @@ class Rows:
         X, n = self.data.X, len(self)
         size = block_size(X)
         if self.n_batches == 1 and sampling == "epoch":
-            yield self._all() if is_in_memory(X) else self._in_order([*range(0, n, size), n])
+            yield self._all() if is_in_memory(X) else self._consecutive([*range(0, n, size), n])
             return
         # What is worth it goes to the rows, and the rows come here for the others.
-        are_sent = are_elsewhere(X) and n // self.n_batches >= size
+        are_sent = are_distributed(X) and n // self.n_batches >= size
         replaces = sampling == "replacement"
         for some, batches in in_random_order(size, np.diff(self._edges()), rng, replaces):
             if are_sent:
                 for places in batches:
-                    yield self._in_order([*range(0, len(places), size), len(places)], places)
+                    yield self._consecutive([*range(0, len(places), size), len(places)], places)
             else:
                 take = taking(X, some, self._select)
                 for places in batches:
                     yield self._batch(take(places), places)
 
-    def _in_order(self, edges, places=None):
+    def _consecutive(self, edges, places=None):
         """Batches between edges of all rows, or of those at sorted places; made in their turn."""
 
         def at(some):
@@ -103,9 +103,9 @@ class Rows:
 
         X, weight = self.data.X, self.data.weight
         pairs, weight = list(pairwise(edges)), weight if places is None else weight[places]
-        if not are_elsewhere(X):
-            return InOrder(take, pairs, weight)
-        return Elsewhere(take, pairs, weight, X, rest, self._select, places)
+        if not are_distributed(X):
+            return ConsecutiveBatches(take, pairs, weight)
+        return DistributedBatches(take, pairs, weight, X, rest, self._select, places)
 
     def _edges(self):
         return np.linspace(0, len(self), self.n_batches + 1).astype(int)
@@ -126,7 +126,7 @@ def are_in_memory(batches):
     return getattr(batches, "are_in_memory", True)
 
 
-class InOrder:
+class ConsecutiveBatches:
     """Batches of consecutive rows, made when they are asked for.
 
     ``take(rows)`` makes a batch of a slice, ``edges`` are pairs of places, and ``weight`` is that
@@ -150,7 +150,7 @@ class InOrder:
         return self._take(slice(*self._edges[i]))
 
 
-class Elsewhere(InOrder):
+class DistributedBatches(ConsecutiveBatches):
     """The same of rows on other machines: sums over them are made there, and added up.
 
     ``rest(rows)`` is the batch of a slice without its X, which ``table`` has, and
@@ -179,7 +179,7 @@ def _of_block(function, select, size, X, rest):
     def take(some):
         return rest._replace(X=X).take(some, select)
 
-    return function(InOrder(take, list(pairwise([*range(0, n, size), n])), rest.weight))
+    return function(ConsecutiveBatches(take, list(pairwise([*range(0, n, size), n])), rest.weight))
 
 
 def taking(X, places, select=take_rows):

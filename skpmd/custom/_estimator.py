@@ -37,7 +37,7 @@ from skpmd._base.steps import (
 )
 from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import refuse_no_table
-from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
@@ -512,7 +512,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             options = self._loop_options()
             self._reset()
             model, rows, given = self._read(X, y, sample_weight, reset=True)

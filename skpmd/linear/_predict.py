@@ -11,8 +11,8 @@ from skpmd._base.leave_one_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import (
     encode_known,
-    in_order,
     naming_conversions,
+    naming_unordered,
     refuse_no_table,
     refuse_overflows,
 )
@@ -267,7 +267,7 @@ class ClassPredictions(ClassifierMixin):
             X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
         refuse_overflows("X", X, X.dtype)
         rng = as_generator(random_state)
-        with in_order("classes", classes):
+        with naming_unordered("classes", classes):
             classes = np.unique(classes)
         if classes.dtype.kind == "f" and not np.isfinite(classes).all():
             raise ValueError(f"classes must not hold nan or infinite numbers, got {classes}.")

@@ -137,7 +137,7 @@ class VecchiaGP(Model):
         return self.sites.y.shape[1]
 
     @property
-    def n_held(self):
+    def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return 2 * self.n_nearest
 
