@@ -5,6 +5,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import cleandoc
 from numbers import Integral, Real
 from pickle import UnpicklingError
 
@@ -142,3 +143,18 @@ def damaged_folder(error):
                 return os.path.dirname(path)
         trace = trace.tb_next
     return None
+
+
+def filled(text, texts):
+    """A docstring with common texts in the place of their names in angle brackets."""
+    text = cleandoc(text or "")
+    for name, common in texts.items():
+        text = text.replace(name, cleandoc(common))
+    return text
+
+
+def fill_docstrings(texts, *functions):
+    """Put such texts into the docstrings of functions, or of what a class has of them."""
+    for function in functions:
+        if callable(function) and function.__doc__:  # Python may run without docstrings.
+            function.__doc__ = filled(function.__doc__, texts)
