@@ -26,6 +26,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
 from skpmd import _coherence
+from skpmd._base.utils import fill_docstrings
 from skpmd.predictive import NormalMixture
 
 __all__ = [
@@ -42,6 +43,34 @@ __all__ = [
     "topic_coherence",
 ]
 
+# What docstrings have in common, in the place of names in angle brackets.
+_TEXTS = {
+    "<distributions>": """
+        dist : NormalMixture of n rows
+            Predictive distributions.
+        """,
+    "<weights>": """
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """,
+    "<level>": """
+        level : float, default=0.9
+            Probability of the intervals.
+        """,
+    "<errors>": """
+        Raises
+        ------
+        TypeError
+            If dist is not a `NormalMixture`.
+        ValueError
+            If targets or weights do not match its rows, or are not finite
+        """,
+}
+
 
 def negative_log_predictive_density(y_true, dist, sample_weight=None):
     """Mean negative log density at the targets, in nats; less is better.
@@ -52,22 +81,11 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <weights>
         Weighted mean, in nats.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite.
+    <errors>.
 
     Examples
     --------
@@ -101,22 +119,11 @@ def crps(y_true, dist, sample_weight=None):
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite.
+    <errors>.
 
     References
     ----------
@@ -150,24 +157,13 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
+    <distributions>
     alpha : float, default=0.5
         Probability of the quantile, strictly between 0 and 1.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or alpha does not lie
+    <errors>, or alpha does not lie
         strictly between 0 and 1.
 
     Examples
@@ -194,24 +190,12 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    level : float, default=0.9
-        Probability of the intervals.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <level>
+    <weights>
         Weighted share, between 0 and 1.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or the level does not lie
+    <errors>, or the level does not lie
         strictly between 0 and 1.
 
     Examples
@@ -239,24 +223,12 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
     ----------
     y_true : array-like of shape (n,)
         Targets; the width does not depend on them.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    level : float, default=0.9
-        Probability of the intervals.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <level>
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or the level does not lie
+    <errors>, or the level does not lie
         strictly between 0 and 1.
 
     Examples
@@ -387,6 +359,9 @@ class _DistributionScorer(_BaseScorer):
         return f"make_distribution_scorer({name}, greater_is_better={self._sign > 0}{kwargs})"
 
 
+fill_docstrings(
+    _TEXTS, crps, interval_coverage, interval_width, negative_log_predictive_density, pinball_loss
+)
 log_predictive_density_scorer = make_distribution_scorer(
     negative_log_predictive_density, greater_is_better=False
 )

@@ -179,15 +179,12 @@ def _strided(values, strides):
 
 @contextmanager
 def checkpointed(path, kind, parameters, data):
-    """Context of a fit that goes on from its checkpoint; a path of None is none at all.
+    """Context of a fit that goes on from its checkpoint.
 
     ``kind`` is the class of the estimator; ``parameters`` and ``data`` are dicts by name. The file
     is removed at the end of the fit. It stays where an error, Ctrl-C or the time ends the fit
     before.
     """
-    if path is None:
-        yield
-        return
     random_state = parameters.get("random_state")
     if random_state is None or isinstance(random_state, np.random.RandomState):
         random_state = copy.deepcopy(check_random_state(random_state))

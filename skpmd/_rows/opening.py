@@ -7,12 +7,12 @@ import numpy as np
 
 from skpmd._rows.arrow import ArrowBlocks
 from skpmd._rows.blocks import Block, Blocks, as_rows, of_file
-from skpmd._rows.dask_table import DaskBlocks, DaskTable, is_of_dask, refuse_delayed
-from skpmd._rows.order import group_size
+from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from skpmd._rows.table import (
     BlockTable,
     are_few,
     column_of,
+    group_size,
     is_in_memory,
     refuse_unlike,
     summary_of,
@@ -21,6 +21,21 @@ from skpmd._rows.table import (
 from skpmd._runtime.call import counted, phase
 
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
+
+
+def is_of_dask(value):
+    """Whether a value is an array or a data frame of Dask, which need not be installed."""
+    # Any attribute of what is merely delayed is another delayed value.
+    return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
+
+
+def refuse_delayed(name, value):
+    """TypeError of a value that Dask has not computed and of which no shape is known."""
+    if hasattr(type(value), "__dask_graph__") and not is_of_dask(value):
+        raise TypeError(
+            f"{name} is {type(value).__name__} of Dask, and its shape is not known: give a "
+            "dask.array.from_delayed(...) of it with its shape, or what its compute() returns."
+        )
 
 
 def blocks_of(X):
@@ -45,7 +60,7 @@ def values_of(name, values):
     return np.asarray(values.compute()) if is_of_dask(values) else values
 
 
-def opened(X, y=None, sample_weight=None):
+def as_table(X, y=None, sample_weight=None):
     """X, y and weights: X a `BlockTable` where it is data in blocks, else all as they are given.
 
     Blocks are gone through once, and have y and weights, or these are given for all rows.
@@ -103,7 +118,7 @@ def in_parts(partial_fit):
         rest = {**{name: one for name, one in given.items() if name != "self"}, "X": blocks}
         with self._all_or_nothing():
             of_rows = [rest.get(name) for name in ("X", "y", "sample_weight")]
-            X, y, weight = opened(*of_rows)
+            X, y, weight = as_table(*of_rows)
             rest.update(X=X, y=y, sample_weight=weight)
             known = {name: one for name, one in rest.items() if one is not None}
             if is_in_memory(X):

@@ -8,10 +8,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.left_out import check_rows_of_fit
-from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
+from skpmd._base.leave_one_out import check_rows_of_fit
+from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, weighted_quantile
 from skpmd._base.validation import checked_weights
-from skpmd._base.warn import warn
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd.custom._model import noted, parts_of

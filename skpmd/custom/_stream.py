@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.streaming import kernel_step
+from skpmd._base.steps import kernel_step
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import project
 from skpmd.engine.edges import Unbounded, edges

@@ -134,10 +134,10 @@ def edges(log_prior, draws):
     lower = _edge(log_prior, probes, low - reach, reach)
     upper = _edge(log_prior, probes, high + reach, reach)
     # Draws that lie on an edge, several at one place, are of a discrete coordinate.
-    low_once, high_once = ((draws == end).sum(axis=0) == 1 for end in (low, high))
+    low_is_single, high_is_single = ((draws == end).sum(axis=0) == 1 for end in (low, high))
     return (
-        np.where((lower < low) & low_once, lower, -np.inf),
-        np.where((upper > high) & high_once, upper, np.inf),
+        np.where((lower < low) & low_is_single, lower, -np.inf),
+        np.where((upper > high) & high_is_single, upper, np.inf),
     )
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd._base.retained import numbers_of_rows, stacked
+from skpmd._base.options import coordinates_named, posterior_of_prior
+from skpmd._base.steps import numbers_of_rows, stacked
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for

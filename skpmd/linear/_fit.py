@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
+from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts

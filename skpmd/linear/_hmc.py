@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from skpmd._rows.rows import are_in_memory
-from skpmd.engine.sums import are_elsewhere
+from skpmd.engine.sums import are_distributed
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows
@@ -120,8 +120,8 @@ def _log_joint(model, batches, theta, power):
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
-    few = not are_elsewhere(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
-    if are_elsewhere(batches) or few:
+    few = not are_distributed(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
+    if are_distributed(batches) or few:
         return target, None
     single = _InSingle(batches)
     single = list(single) if are_in_memory(batches) else single

@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.retained import Retained, all_so_far
-from skpmd._base.streaming import advance, kernel_step
+from skpmd._base.steps import Retained, advance, all_so_far, kernel_step
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project

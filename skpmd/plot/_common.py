@@ -2,12 +2,11 @@
 
 from difflib import get_close_matches
 from functools import partial
-from inspect import cleandoc
 from textwrap import wrap
 
 import numpy as np
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_level, filled
 from skpmd._export import library
 from skpmd.wrappers import posterior_of
 
@@ -46,13 +45,6 @@ _RETURNS = "Returns\n-------\n{}\n    {}\n\n"
 _EXTRA = "\nImportError\n    If matplotlib is not installed."
 
 
-def _completed(text):
-    text = cleandoc(text)
-    for name, common in _TEXTS.items():
-        text = text.replace(name, cleandoc(common))
-    return text
-
-
 class Display:
     """Base of all displays, which completes their docstrings and those of their methods.
 
@@ -63,16 +55,18 @@ class Display:
         """Put the texts that displays have in common into this one."""
         if cls.__doc__ is None:  # Of Python without docstrings.
             return
-        cls.__doc__ = _completed(cls.__doc__)
+        cls.__doc__ = filled(cls.__doc__, _TEXTS)
         for name, method in vars(cls).items():
             function = getattr(method, "__func__", method)
             if name.startswith("from_"):
                 returns = _RETURNS.format(cls.__name__, "The display, with its artists.")
-                text = _completed(function.__doc__).replace("Raises\n---", f"{returns}Raises\n---")
+                text = filled(function.__doc__, _TEXTS).replace(
+                    "Raises\n---", f"{returns}Raises\n---"
+                )
                 function.__doc__ = text + _EXTRA
             elif name == "plot":
                 returns = _RETURNS.format(cls.__name__, "Itself.")
-                function.__doc__ = f"{_completed(function.__doc__)}\n\n{returns}"
+                function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
 
 
 class PosteriorDisplay(Display):

@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._base.utils import as_generator
-from skpmd._rows.sampling import distinct, merged
+from skpmd._rows.rows import distinct, merged
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd._runtime.threads import each
 from skpmd.engine import mirror
@@ -180,8 +180,8 @@ def _under_another_kernel(parameters, state, is_smooth):
 def _fit_inducing(parameters, state, data):
     """The state of inducing inputs under a kernel that is found already."""
     kernel = state.model.covariance.at(state.theta)
-    n_held = n_inducing("auto", data.weight.sum()) ** 2
-    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_held)
+    n_stored = n_inducing("auto", data.weight.sum()) ** 2
+    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_stored)
     n = min(parameters.n_subset, _DRAWN_ROWS)
     known = parameters._replace(
         approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._rows.sampling import distinct, stratified_sample
+from skpmd._rows.rows import distinct, stratified_sample
 from skpmd._runtime.call import out_of_time, phase, untimed
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import FullBatch, full_batch_iterations

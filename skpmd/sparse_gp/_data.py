@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.order import group_size
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import merged, stratified_sample
+from skpmd._rows.rows import Rows, merged, stratified_sample
+from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -65,20 +64,20 @@ def _moments(values, weight):
 
 def _distinct_values(values, weight, order):
     """Distinct values and their weights in pieces of a size that copies do not change."""
-    held = np.empty((2, 0))
+    pending = np.empty((2, 0))
     for start in range(0, len(order), _PIECE):
         some = order[start : start + _PIECE]
         v = values[some]
         starts = np.flatnonzero(np.append(True, v[1:] != v[:-1]))
         more = np.array([v[starts], np.add.reduceat(weight[some], starts)])
-        if held.size and held[0, -1] == more[0, 0]:  # The block has cut through copies.
-            held[1, -1] += more[1, 0]
+        if pending.size and pending[0, -1] == more[0, 0]:  # The block has cut through copies.
+            pending[1, -1] += more[1, 0]
             more = more[:, 1:]
-        held = np.concatenate([held, more], axis=1)
-        if held.shape[1] > _PIECE:
-            yield held[:, :_PIECE]
-            held = held[:, _PIECE:]
-    yield held
+        pending = np.concatenate([pending, more], axis=1)
+        if pending.shape[1] > _PIECE:
+            yield pending[:, :_PIECE]
+            pending = pending[:, _PIECE:]
+    yield pending
 
 
 def _robust(values, weight):

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from skpmd._base.utils import as_generator
-from skpmd._base.warn import warn
-from skpmd._rows.sampling import distinct
+from skpmd._base.utils import as_generator, warn
+from skpmd._rows.rows import distinct
 from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
 from skpmd.sparse_gp._descent import maximise_evidence
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
@@ -121,15 +120,16 @@ def _of_bounds(covariance, theta, sample):
 
 def _of_copies(covariance, theta, sample, copies):
     """Of noise that there seems to be none of because rows are there again, targets and all."""
-    once = sample._replace(weight=np.ones(len(sample.y)))
-    noise = covariance.noise(theta, once.X).max()
-    if len(once.y) < _FEWEST_ROWS or noise > _COPIED_NOISE * (once.y**2).mean():
+    unweighted = sample._replace(weight=np.ones(len(sample.y)))
+    noise = covariance.noise(theta, unweighted.X).max()
+    if len(unweighted.y) < _FEWEST_ROWS or noise > _COPIED_NOISE * (unweighted.y**2).mean():
         return []
-    other = maximise_evidence(covariance, once, "fmin_l_bfgs_b", 0, as_generator(0))
+    other = maximise_evidence(covariance, unweighted, "fmin_l_bfgs_b", 0, as_generator(0))
     mine, found = (
-        log_marginal_likelihood(covariance, one, once, gradient=False) for one in (theta, other)
+        log_marginal_likelihood(covariance, one, unweighted, gradient=False)
+        for one in (theta, other)
     )
-    its = covariance.noise(other, once.X).max()
+    its = covariance.noise(other, unweighted.X).max()
     if not (found - mine > _GAIN and its > _MORE_NOISE * noise):
         return []
     return [

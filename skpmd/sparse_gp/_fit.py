@@ -4,13 +4,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_rounds, bar_of_steps
-from skpmd._base.records import Records
 from skpmd._base.results import Remedies, Results, results_of
-from skpmd._base.streaming import Stream, advance, coefficients, stream_after
-from skpmd._base.utils import as_generator
-from skpmd._base.warn import warn
-from skpmd._rows.sampling import hold_out, n_held_out
+from skpmd._base.steps import (
+    Records,
+    Stream,
+    advance,
+    bar_of_rounds,
+    bar_of_steps,
+    coefficients,
+    stream_after,
+)
+from skpmd._base.utils import as_generator, warn
+from skpmd._rows.rows import hold_out, n_held_out
 from skpmd._runtime.call import share_of_time
 from skpmd.engine import mirror, weighting
 from skpmd.engine.loop import FullBatch, Options, drive, full_batch_iterations, run, stage

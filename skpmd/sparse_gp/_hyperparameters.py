@@ -34,7 +34,7 @@ _SEARCH_ROWS, _MORE_EVALUATIONS = 1000, 15
 # all of them together hold so many numbers at most.
 FEW_ROWS, _MANY_PARTICLES = 500, 16
 _MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
-_MAX_HELD = 1 << 24
+_MAX_STORED = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
@@ -171,10 +171,10 @@ def _refined(parameters, covariance, whole, theta, rng):
 FEW_PARTICLES = "raise n_particles, or narrow hyperprior"
 
 
-def n_particles(parameters, kernel, n_rows, n_held):
+def n_particles(parameters, kernel, n_rows, n_stored):
     """How many sets of the kernel's hyperparameters, for so many distinct rows.
 
-    The fewer the rows, the less they say of the kernel. Each particle holds ``n_held`` numbers.
+    The fewer the rows, the less they say of the kernel. Each particle holds ``n_stored`` numbers.
     """
     if parameters.n_particles != "auto":
         return int(parameters.n_particles)  # True counts as one.
@@ -184,7 +184,7 @@ def n_particles(parameters, kernel, n_rows, n_held):
     if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
-    return int(np.clip(_MAX_HELD // n_held, 1, most))
+    return int(np.clip(_MAX_STORED // n_stored, 1, most))
 
 
 def n_inducing(requested, total, weighting="stacking"):

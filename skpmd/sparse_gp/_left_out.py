@@ -15,7 +15,7 @@ left out together.
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._base.left_out import LeftOut, check_rows_of_fit
+from skpmd._base.leave_one_out import LeftOut, check_rows_of_fit
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each

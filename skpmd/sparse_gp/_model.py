@@ -96,7 +96,7 @@ class SparseGP(Process):
         return len(self.inducing)
 
     @property
-    def n_held(self):
+    def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return self.n_inducing
 

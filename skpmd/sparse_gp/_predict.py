@@ -388,17 +388,17 @@ class GaussianProcessPredictions:
 
     def _by_rows(self, X, function, shape):
         """A function of rows, chunk by chunk; its values have the shape (*shape, n, t)."""
-        n_particles, n_held = len(self._weights()), 1
+        n_particles, n_stored = len(self._weights()), 1
         out = np.empty((*shape, len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
-            n_held = self._state.model.n_held
+            n_stored = self._state.model.n_stored
             for i in range(n_particles):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
         def fill(rows):
             out[..., rows, :] = function(X[rows])
 
-        step = max(_MIN_ROWS, _CHUNK // n_held)
+        step = max(_MIN_ROWS, _CHUNK // n_stored)
         with self._threads():
             each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
         return out

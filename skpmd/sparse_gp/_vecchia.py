@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._rows.sampling import distinct
+from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
@@ -137,7 +137,7 @@ class VecchiaGP(Process):
         return self.sites.y.shape[1]
 
     @property
-    def n_held(self):
+    def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return 2 * self.n_nearest
 

@@ -6,9 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from skpmd._base.hashing import uniforms
-from skpmd._base.progress import bar_of_rounds
-from skpmd._base.records import Records
-from skpmd._base.streaming import Stream
+from skpmd._base.steps import Records, Stream, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd.engine import mirror, weighting

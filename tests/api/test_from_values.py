@@ -11,7 +11,7 @@ import pytest
 
 from skpmd import ParticleMirrorDescent
 from skpmd._base.results import convergence_warnings
-from skpmd._base.streaming import stream_after
+from skpmd._base.steps import stream_after
 from skpmd.custom._model import CustomModel
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.importance import Proposal

@@ -139,7 +139,7 @@ def test_numerical_files_exist():
 @pytest.mark.parametrize(
     "name, text, found",
     [
-        ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
+        ("skpmd.engine.loop", "from skpmd._base import steps", {"skpmd._base.steps"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
         ("skpmd.engine.loop", "from skpmd.proposals import hmc", {"skpmd.proposals.hmc"}),
         ("skpmd.proposals.hmc", "from skpmd.engine import loop", set()),
@@ -147,6 +147,7 @@ def test_numerical_files_exist():
         ("skpmd._base.utils", "from skpmd.proposals import hmc", set()),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
         ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._rows.rows", "from skpmd._base import steps", {"skpmd._base.steps"}),
         ("skpmd._rows.table", "from sklearn.utils import check_array", {"sklearn.utils"}),
         ("skpmd._rows.blocks", "from sklearn.utils import check_array", set()),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
@@ -163,7 +164,7 @@ def test_numerical_files_exist():
 )
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
-        "skpmd._base.progress skpmd._base.utils skpmd._rows.rows skpmd.proposals.hmc "
+        "skpmd._base.steps skpmd._base.utils skpmd._rows.rows skpmd.proposals.hmc "
         "skpmd.engine.loop skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
         "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.utils.class_weight import compute_class_weight
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd._base.labels import class_weights
+from skpmd._base.validation import class_weights
 from skpmd.engine.model import Batch
 from skpmd.linear._make_model import linear_model
 

@@ -41,7 +41,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base.records import Records
+from skpmd._base.steps import Records
 from skpmd._from_jax import _JointGradient, _Values
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.engine.mirror import StepInfo

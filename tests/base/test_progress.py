@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from skpmd._base.progress import ReportedBatches, bar_of_rounds
+from skpmd._base.steps import ReportedBatches, bar_of_rounds
 from skpmd._runtime.call import Call, during, phase, tick
 from skpmd._runtime.display import Bars, Lines, listeners_of
 from skpmd.engine.loop import silent

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd._rows import order
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import merged, stratified_sample
+from skpmd._rows.rows import Rows, merged, stratified_sample
 
 
 def numbered(n, **kwargs):
@@ -184,8 +182,8 @@ def test_sorted_rows_are_all_represented_in_a_sample():
 # ------------------------------------------------------------------ passes past one group of blocks
 @pytest.fixture
 def small_groups(monkeypatch):
-    monkeypatch.setattr(order, "_MAX_BLOCK", 5)
-    monkeypatch.setattr(order, "_GROUP", 4)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 5)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 4)
 
 
 @pytest.mark.parametrize("n, batch_size", [(20, 7), (21, 7), (103, 10), (400, 33), (41, 1)])

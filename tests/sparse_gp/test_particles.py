@@ -188,7 +188,7 @@ def test_particles_lie_around_what_many_rows_found():
 
 
 @pytest.mark.parametrize(
-    "n, n_held, params, m",
+    "n, n_stored, params, m",
     [
         (500, 500**2, {}, 16),
         (501, 501**2, {}, 8),
@@ -201,9 +201,9 @@ def test_particles_lie_around_what_many_rows_found():
         (10_001, 2**25, {"n_particles": 3}, 3),
     ],
 )
-def test_the_automatic_number_of_particles(n, n_held, params, m):
-    assert n_particles(SparseGPRegressorPMD(**params), KERNEL, n, n_held) == m
-    assert n_particles(SparseGPRegressorPMD(), RBF(1.0, "fixed"), n, n_held) == 1
+def test_the_automatic_number_of_particles(n, n_stored, params, m):
+    assert n_particles(SparseGPRegressorPMD(**params), KERNEL, n, n_stored) == m
+    assert n_particles(SparseGPRegressorPMD(), RBF(1.0, "fixed"), n, n_stored) == 1
 
 
 def test_few_rows_are_predicted_by_an_average_by_default():

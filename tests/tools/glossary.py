@@ -45,11 +45,19 @@ NAMES = {
     "stretches": "stratified sampling",
     "halves": "document completion split",
     "learnt told asked": "fitted, evaluated",
+    "elsewhere": "distributed",
+    "handed": "adopted, returned",
+    "held": "stored, sent",
+    "once": "unweighted, one_pass, single",
+    "opened": "as_table",
+    "scout scouts": "pilot draws",
+    "course": "schedule, step",
 }
 CONSTANTS = re.compile(r"_?(LEAST|MOST)(_|$)")  # min, max
 RECORDS = {"Found": "fit result"}  # a class; as a variable the word is everybody's
 # The field's own phrases with one of the words.
-PHRASES = ("cubic_surrogate", "log_loss", "pinball_loss", "expected_loss", "gibbs_sweep")
+PHRASES = ("cubic_surrogate", "log_loss", "pinball_loss", "expected_loss", "gibbs_sweep",
+           "held_out", "at_once")  # fmt: skip
 # Words that have their usual sense in a file or folder, and why.
 ELSEWHERE = {
     "skpmd/mixture/_partition.py": ("loss losses", "losses of decision theory"),

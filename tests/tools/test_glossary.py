@@ -20,7 +20,8 @@ def test_no_word_that_was_given_up_is_left():
     ["cloud", "Cloud", "cloud_of", "_n_redraws", "MAX_POLISH", "n_sweeps", "takeIn", "take_in",
      "_LEAST_ESS", "MOST_ROWS", "_LEAST", "Found", "_reference", "surrogate", "loss", "n_lost",
      "watched", "doubts", "shared_out", "temper", "expect", "begin", "forget", "aligned", "Units",
-     "closed_form_block", "Problem", "learnt", "_certificates"],
+     "closed_form_block", "Problem", "learnt", "_certificates",
+     "are_elsewhere", "_handed_on", "n_held", "once", "opened", "scouts", "course"],
 )  # fmt: skip
 def test_names_that_were_given_up_are_noticed(name):
     assert instead_of(name)
