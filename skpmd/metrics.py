@@ -310,7 +310,7 @@ def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro")
             f"X has {X.shape[1]} columns and components {words.shape[1]}: give a column for each "
             "word, in the same order."
         )
-    return _coherence.topic_coherence(words, X, top_n, measure, average)
+    return _coherence.coherence_of_topics(words, X, top_n, measure, average)
 
 
 def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):

@@ -21,7 +21,7 @@ from skpmd._base.options import adopted, check_options, share_forgotten
 from skpmd._base.utils import damaged_folder, warn
 from skpmd._base.validation import (
     ENCODE,
-    checked_table,
+    checked_blocks,
     naming_conversions,
     refuse_no_table,
     refuted_weights,
@@ -129,7 +129,7 @@ class ParticleEstimator(BaseEstimator):
             if not isinstance(X, BlockTable):
                 return validate_data(self, X, y, **how)
             reset = how.pop("reset", True)
-            checked = checked_table(X, y, **how)
+            checked = checked_blocks(X, y, **how)
             _check_n_features(self, X, reset=reset)
             self._check_names(X.names, reset)
             return checked

@@ -250,7 +250,7 @@ def stream_after(outcome, seen, rng):
 _MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
 
 
-class Retained(NamedTuple):
+class RetainedRows(NamedTuple):
     """All rows of a stream so far, with what they count now."""
 
     rows: Batch
@@ -269,7 +269,7 @@ def all_so_far(retained, stream, rows, options, shift=None):
     """All rows so far as a `Batch`, past ones discounted; None where they are not at hand.
 
     ``rows`` are the new `Rows`. A second pass over rows of a given number needs no retained ones:
-    the first has seen them all. For ``shift`` see `stacked`.
+    the first has seen them all. For ``shift`` see `stacked_rows`.
     """
     if not stream.seen:
         return rows.data
@@ -277,10 +277,10 @@ def all_so_far(retained, stream, rows, options, shift=None):
     if retained is None or (a > 0.0 and options.total_samples is not None):
         return None
     past = retained.rows
-    return stacked(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)
+    return stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)
 
 
-def stacked(first, second, shift=None):
+def stacked_rows(first, second, shift=None):
     """The rows of two batches as one; dense where one is, less the ``shift`` of sparse rows."""
     X = first.X, second.X
     if all(map(issparse, X)):

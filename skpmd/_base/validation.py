@@ -78,7 +78,7 @@ def refuted_weights(weight):
     )
 
 
-def checked_table(X, y="no_validation", *, y_numeric=False, multi_output=False, **how):
+def checked_blocks(X, y="no_validation", *, y_numeric=False, multi_output=False, **how):
     """A `BlockTable`, or the array that it is, and y, checked as ``validate_data`` does it."""
     if is_in_memory(X):
         rows = check_array(X.array, input_name="X", **how)

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from skpmd._rows.blocks import as_block
 from skpmd._rows.dask_table import DaskBlocks
-from skpmd._rows.opening import as_table, blocks_of, is_of_dask
+from skpmd._rows.opening import as_blocks, as_table, is_of_dask
 from skpmd._rows.table import is_in_memory, table_of_one
 from skpmd._runtime.call import counted
 
@@ -23,7 +23,7 @@ def row_by_row(method):
 
     @wraps(method)
     def called(self, X, *args, **kwargs):
-        blocks = blocks_of(X) if is_in_memory(X) else X.blocks
+        blocks = as_blocks(X) if is_in_memory(X) else X.blocks
         if blocks is None:
             return method(self, X, *args, **kwargs)
         if signature.bind(self, X, *args, **kwargs).arguments.get("return_cov"):

@@ -15,7 +15,7 @@ from time import monotonic as clock
 import numpy as np
 
 from skpmd._rows.blocks import Block, Blocks, Parts
-from skpmd._rows.table import BlockTable, rows_of
+from skpmd._rows.table import BlockTable, read_rows
 from skpmd._runtime.call import phase, tick
 
 _FEW = 8  # Results of blocks that are added up, or come here, at a time.
@@ -126,7 +126,7 @@ def _sum(sent, *parts):
 
 def _taken(X, how, some):
     """Some rows of a block, as a table reads them."""
-    return rows_of(X, *how)[some]
+    return read_rows(X, *how)[some]
 
 
 def _with_rest(function, X, how, some, rest):

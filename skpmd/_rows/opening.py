@@ -11,9 +11,9 @@ from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from skpmd._rows.table import (
     BlockTable,
     are_few,
-    column_of,
     group_size,
     is_in_memory,
+    joined_column,
     refuse_unlike,
     summary_of,
     table_of_one,
@@ -38,7 +38,7 @@ def refuse_delayed(name, value):
         )
 
 
-def blocks_of(X):
+def as_blocks(X):
     """The `Blocks` that X is; None of what scikit-learn makes an array of."""
     if isinstance(X, Blocks):
         return X
@@ -54,7 +54,7 @@ def blocks_of(X):
     return None
 
 
-def values_of(name, values):
+def computed(name, values):
     """y or weights of all rows: computed where they are a collection of Dask."""
     refuse_delayed(name, values)
     return np.asarray(values.compute()) if is_of_dask(values) else values
@@ -65,12 +65,12 @@ def as_table(X, y=None, sample_weight=None):
 
     Blocks are gone through once, and have y and weights, or these are given for all rows.
     """
-    blocks = None if isinstance(X, BlockTable) else blocks_of(X)
+    blocks = None if isinstance(X, BlockTable) else as_blocks(X)
     if blocks is None:
         return X, y, sample_weight
     found, rows = _first_pass(blocks)
-    given = {"y": values_of("y", y), "sample_weight": values_of("sample_weight", sample_weight)}
-    of_blocks = {"y": column_of(found, "y"), "sample_weight": column_of(found, "weight")}
+    given = {"y": computed("y", y), "sample_weight": computed("sample_weight", sample_weight)}
+    of_blocks = {"y": joined_column(found, "y"), "sample_weight": joined_column(found, "weight")}
     for name, values in given.items():
         if values is not None and of_blocks[name] is not None:
             raise ValueError(f"{name} is given, and in the blocks of X too: leave one of them out.")
@@ -112,7 +112,7 @@ def in_parts(partial_fit):
     def called(self, *args, **kwargs):
         given = signature.bind(self, *args, **kwargs).arguments
         X = given.get("X")
-        blocks = X if isinstance(X, BlockTable) else blocks_of(X)
+        blocks = X if isinstance(X, BlockTable) else as_blocks(X)
         if blocks is None:
             return partial_fit(self, *args, **kwargs)
         rest = {**{name: one for name, one in given.items() if name != "self"}, "X": blocks}
@@ -139,7 +139,7 @@ def in_parts(partial_fit):
 
 def _for_each_row(known, n):
     """The arguments that have a value for each of n rows; a number that stands for all is none."""
-    found = {name: values_of(name, known[name]) for name in _OF_ROWS if name in known}
+    found = {name: computed(name, known[name]) for name in _OF_ROWS if name in known}
     found = {name: values for name, values in found.items() if np.ndim(values)}
     for name, values in found.items():
         if len(values) != n:

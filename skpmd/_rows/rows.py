@@ -197,7 +197,7 @@ _ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny
 _MAX_ROWS, _MAX_FRACTION = 1000, 0.2  # At most so many rows, of all rows, are held out.
 
 
-def merged(weight, X, *columns):
+def merge_copies(weight, X, *columns):
     """Places of the distinct rows, in sorted order, and the total weight of each.
 
     ``weight`` has the shape (n,) and X (n, p). Rows have to agree in ``columns``, of shape (n,) or

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from skpmd._rows.blocks import as_rows, names_of
+from skpmd._rows.blocks import as_rows, column_names_of
 
 # Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
 # group has so many blocks.
@@ -255,10 +255,10 @@ class BlockTable:
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
 
     def _rows_of(self, place):
-        return rows_of(self.blocks[place].X, *self._how(place))
+        return read_rows(self.blocks[place].X, *self._how(place))
 
     def _how(self, place):
-        """What `rows_of` takes beside a block."""
+        """What `read_rows` takes beside a block."""
         n = int(np.diff(self._ends, prepend=0)[place])
         return self._function, self.dtype, place, (n, self.shape[1])
 
@@ -271,7 +271,7 @@ def _after(first, second, rows):
     return second(first(rows))
 
 
-def rows_of(X, function, dtype, place, shape):
+def read_rows(X, function, dtype, place, shape):
     """A function of the rows of a block, which has to be of this shape."""
     rows = function(as_rows(X, dtype))
     if rows.shape != shape:
@@ -342,7 +342,7 @@ class Summary(NamedTuple):
 def summary_of(rows, block):
     """The `Summary` of a block, whose rows are these floats."""
     return Summary(
-        rows.shape, rows.dtype, sparse.issparse(rows), names_of(block), *limits(rows),
+        rows.shape, rows.dtype, sparse.issparse(rows), column_names_of(block), *limits(rows),
         has_missing(rows), block.y, block.weight,
     )  # fmt: skip
 
@@ -372,7 +372,7 @@ def refuse_unlike(found):
             raise ValueError(f"Block {place} of X has other names of columns than the first one.")
 
 
-def column_of(found, name):
+def joined_column(found, name):
     """y or weights of all rows, of the `Summary` of each block; None where no block has them."""
     parts = [getattr(one, name) for one in found]
     if all(part is None for part in parts):

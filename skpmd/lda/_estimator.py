@@ -549,7 +549,7 @@ None, default=None
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return results.posterior_of(*given, self.weighting, names, block.draws)
+        return results.topic_posterior(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self):

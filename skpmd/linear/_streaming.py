@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.steps import Retained, advance, all_so_far, kernel_step
+from skpmd._base.steps import RetainedRows, advance, all_so_far, kernel_step
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -41,7 +41,7 @@ _FEW_ROWS, _MORE_DRAWS = 500, 3
 
 
 def with_units_of(rows, units, retained):
-    """Units as rows up to now tell them, where the first ones could not, and what is `Retained`.
+    """Units as rows up to now tell them, where the first ones could not, and the `RetainedRows`.
 
     They are new of columns that vary for the first time in ``rows``, which are as given, and of all
     that vary where there were too few rows to tell. Then the posterior is to be found anew.
@@ -57,11 +57,11 @@ def with_units_of(rows, units, retained):
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
-    return own, Retained(old._replace(X=own.rows(old.X)))
+    return own, RetainedRows(old._replace(X=own.rows(old.X)))
 
 
 def advance_retaining(retained, stream, model, rows, options, step, targets):
-    """The stream after the rows of one call, and what is `Retained` then, if anything.
+    """The stream after the rows of one call, and its `RetainedRows` then, if any.
 
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
@@ -71,8 +71,10 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
         return advance(stream, model, rows, options, step), None
     n_rows = len(whole.weight)
     if not stream.seen:
-        return advance(stream, model, rows, options, step), Retained(whole, n_rows).unless_much()
-    retained = Retained(whole, retained.n_fitted)
+        return advance(stream, model, rows, options, step), RetainedRows(
+            whole, n_rows
+        ).unless_much()
+    retained = RetainedRows(whole, retained.n_fitted)
     fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
     weights, grown = fitted + since, since >= _MORE * fitted
     appeared = (weights[fitted == 0.0] > 0.0).any()
@@ -93,7 +95,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
     if enough and grown.all() and not changed:
         return first, None
-    return first, Retained(whole, n_rows).unless_much()
+    return first, RetainedRows(whole, n_rows).unless_much()
 
 
 def _of_classes(rows, targets):

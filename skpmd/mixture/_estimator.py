@@ -31,7 +31,7 @@ from skpmd.mixture._summaries import (
     component_parameters,
     conjugate_state,
     draws_state,
-    posterior_of,
+    mixture_posterior,
     precisions,
     prior_covariance,
     prior_findings,
@@ -588,7 +588,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     @result
     def posterior_(self):
         """Draws of weights, means and standard deviations of relabelled components."""
-        return posterior_of(self._state)
+        return mixture_posterior(self._state)
 
     @result
     def _component_parameters(self):

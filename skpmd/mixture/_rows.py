@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.hashing import uniforms
-from skpmd._rows.rows import merged
+from skpmd._base.hashing import hashed_uniforms
+from skpmd._rows.rows import merge_copies
 from skpmd._rows.table import group_size, is_in_memory
 from skpmd.engine.sums import are_distributed
 
@@ -131,7 +131,7 @@ def distinct_rows(table, weight):
     ``weight`` (n,) says how often each row of the table (n, p) counts. The weights returned can
     only be read: equal ones share memory.
     """
-    places, total = merged(weight, table)
+    places, total = merge_copies(weight, table)
     present = total > 0.0
     if not present.all():
         places, total = places[present], total[present]
@@ -148,7 +148,7 @@ def joined(rows, weight, earlier):
     """
     table = np.concatenate([rows[:], earlier.X])
     discounts = np.concatenate([np.ones(len(rows)), earlier.discount])
-    places, total = merged(np.concatenate([weight, earlier.weight]), table)
+    places, total = merge_copies(np.concatenate([weight, earlier.weight]), table)
     return RowView(table, places, discounts[places]), total
 
 
@@ -187,7 +187,7 @@ def _best(size, rows, places):
     found = np.empty(0, dtype=np.int64), np.empty(0)
     for some in pieces(rows):
         # An exponential variate over the discount, so the past is sampled as it counts.
-        key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
+        key = -np.log(hashed_uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
         found = _best_of_two(size, found, (places[some], key))
     return found
 

@@ -216,7 +216,7 @@ def room_for(ax, n_rows):
 
 
 # ------------------------------------------------------------------ artists
-def merged(defaults, given):
+def with_defaults(defaults, given):
     """Keywords of an artist; those of the user override the defaults."""
     lines = matplotlib("lines")
     cbook = matplotlib("cbook")
@@ -225,7 +225,7 @@ def merged(defaults, given):
 
 def draw_line(ax, x, y, given, **look):
     """A line of `Axes.plot`."""
-    (line,) = ax.plot(x, y, **merged(look, given))
+    (line,) = ax.plot(x, y, **with_defaults(look, given))
     return line
 
 
@@ -290,7 +290,7 @@ def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
     ]
     points = draw_marks(ax, center, rows, None, **point_look)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(rows, shortened(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
+    ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
     return points, lines
 
 
@@ -306,7 +306,7 @@ def percent(level):
     return f"{100 * level:g} %"
 
 
-def shortened(names):
+def short_names(names):
     """Names of one line that fit beside a plot and still differ.
 
     The middle is left out, because the ends of names such as ``mean[1,2]`` identify them.

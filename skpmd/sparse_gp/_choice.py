@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._base.utils import as_generator
-from skpmd._rows.rows import distinct, merged
+from skpmd._rows.rows import distinct, merge_copies
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd._runtime.threads import each
 from skpmd.engine import mirror
@@ -203,7 +203,7 @@ def _is_exact(parameters, data):
     given = parameters.n_inducing != "auto" or not isinstance(parameters.inducing_init, str)
     if parameters.weighting != "posterior" or given or len(data.y) > _MAX_COPIES * _EXACT_ROWS:
         return False
-    places, _ = merged(data.weight, data.X, data.y, data.noise_variance + data.alpha)
+    places, _ = merge_copies(data.weight, data.X, data.y, data.noise_variance + data.alpha)
     return len(places) <= _EXACT_ROWS
 
 

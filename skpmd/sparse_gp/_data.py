@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import Rows, merged, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample
 from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
@@ -110,7 +110,7 @@ class Data(NamedTuple):
     def merged(self):
         """The distinct rows, sorted."""
         *columns, weight = self
-        places, weight = merged(weight, *columns)
+        places, weight = merge_copies(weight, *columns)
         return self.select(places)._replace(weight=weight)
 
     def own_noise(self, scaler):
@@ -158,7 +158,7 @@ class ScaledRows(Rows):
 
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return self._in_order(self._edges())
+        return self._consecutive(self._edges())
 
     def scaled(self):
         """The same rows, with all that is made."""
@@ -225,7 +225,7 @@ class Population:
         if rows.is_large:
             self._places, self.weight = np.arange(len(weight)), weight
         else:
-            self._places, self.weight = merged(weight, X, y, rows.noise)
+            self._places, self.weight = merge_copies(weight, X, y, rows.noise)
         if df is not None:
             self._middle = _robust(y[:, 0], weight) or (0.0, np.inf)
 

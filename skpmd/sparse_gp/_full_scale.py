@@ -23,7 +23,7 @@ from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._kernels import regression_weights
-from skpmd.sparse_gp._model import Conditional, SparseGP
+from skpmd.sparse_gp._model import InducingConditional, SparseGP
 from skpmd.sparse_gp._neighbours import index_of, nearest
 from skpmd.sparse_gp._vecchia import (
     log_density_of_copies,
@@ -47,7 +47,7 @@ class RowsUnder(NamedTuple):
 class FullScaleConditional(NamedTuple):
     """What predictions under one particle need."""
 
-    process: Conditional  # q(u).
+    process: InducingConditional  # q(u).
     rows: RowsUnder
     index: Any  # Of the rows, for `nearest`.
 

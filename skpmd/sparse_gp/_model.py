@@ -39,7 +39,7 @@ _ROWS = 1000  # A thread whitens so many rows at a time, or up to twice as many.
 _MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are factored together.
 
 
-class Conditional(NamedTuple):
+class InducingConditional(NamedTuple):
     """q(u | Z) of one particle, factored."""
 
     inducing: np.ndarray  # Z.
@@ -307,7 +307,7 @@ class SparseGP(Process):
         mean, _ = dpotrs(factor, linear)
         prior = self.prior_factor(theta)
         direct = solve_triangular(prior, mean, trans="T", lower=True, check_finite=False)
-        return Conditional(self.inducing, prior, factor, mean, direct)
+        return InducingConditional(self.inducing, prior, factor, mean, direct)
 
     def conditionals(self, theta, block):
         """q(u) of each particle, factored; kept for the block that they were last asked for."""

@@ -86,7 +86,7 @@ class Neighbourhoods(NamedTuple):
     before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
 
 
-class Conditional(NamedTuple):
+class NeighbourConditional(NamedTuple):
     """What predictions under one particle need."""
 
     index: Any  # Of the rows in length scales, for `nearest`.
@@ -208,7 +208,7 @@ class VecchiaGP(Process):
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
-        return Conditional(
+        return NeighbourConditional(
             index_of(scaled_rows(term, self.sites.X, self.middle)), noise_of_means(term, self.sites)
         )
 

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 from scipy.stats import norm
 
-from skpmd._base.hashing import uniforms
+from skpmd._base.hashing import hashed_uniforms
 from skpmd._base.steps import Records, Stream, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
@@ -103,7 +103,7 @@ def _retained(parameters, sites, rng, decays=False):
         sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
     sites = sites.merged()
     if len(sites.weight) > size:
-        key = -np.log(uniforms(sites.X)) / (sites.weight if decays else 1.0)
+        key = -np.log(hashed_uniforms(sites.X)) / (sites.weight if decays else 1.0)
         sites = sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
     return sites.select(rng.permutation(len(sites.weight)))
 

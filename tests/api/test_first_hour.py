@@ -111,7 +111,7 @@ def test_files(rows, tmp_path):
 
 def test_the_time_left_does_not_take_compilation_for_the_speed(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.display_clock", lambda: now[0])
     phase = Lines(0.0).open("steps", 50)
     now[0] = 20.0
     phase.advance(1, "")

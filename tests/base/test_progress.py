@@ -15,7 +15,7 @@ from skpmd.engine.mirror import StepInfo
 def seconds(monkeypatch):
     """A clock that a test sets."""
     now = [0.0]
-    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.display_clock", lambda: now[0])
     return now
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd._rows.rows import Rows, merged, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample
 
 
 def numbered(n, **kwargs):
@@ -132,7 +132,7 @@ def test_merged_rows_are_the_distinct_ones_in_order_with_their_weight(p, levels)
     rng = np.random.default_rng(0)
     X = rng.integers(levels, size=(60, p)).astype(float)
     y, weight = rng.integers(2, size=60), rng.integers(1, 5, size=60).astype(float)
-    places, total = merged(weight, X, y)
+    places, total = merge_copies(weight, X, y)
     together = np.column_stack([y, X])
     distinct, which = np.unique(together, axis=0, return_inverse=True)
     np.testing.assert_array_equal(together[places], distinct)

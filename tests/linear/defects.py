@@ -41,8 +41,8 @@ DEFECTS = [
     Defect(
         "retained rows are not discounted",
         "_base/steps.py",
-        "stacked(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
-        "stacked(past, rows.data, shift)",
+        "stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
+        "stacked_rows(past, rows.data, shift)",
         "linear/test_retained.py",
     ),
     Defect(

@@ -163,4 +163,4 @@ def test_columns_are_held_against_those_of_the_last_fit():
     for name, (rows, differ) in others.items():
         X = 1e6 + np.concatenate([first, rows])
         batch = Batch(X, np.ones(200), np.ones(200))
-        assert _streaming._columns_differ(steps.Retained(batch, 100)) == differ, name
+        assert _streaming._columns_differ(steps.RetainedRows(batch, 100)) == differ, name

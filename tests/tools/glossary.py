@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from tests.tools.source import ROOT, modules
@@ -185,6 +185,25 @@ def places():
 
 def _in_prose(path, lines):
     return [Place(path, i, line.strip(), "") for line, i in lines if words_given_up(line)]
+
+
+def homonyms(known):
+    """Functions and classes of the rooms that all use, by name, that other modules define too."""
+    where = defaultdict(list)
+    for name, module in known.items():
+        for node in module.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(name)
+    return {
+        name: found
+        for name, found in where.items()
+        if len(found) > 1 and any(_is_shared(one) for one in found)
+    }
+
+
+def _is_shared(module):
+    _, room, *inside = module.split(".")
+    return room in ("_base", "_rows", "_runtime") or not inside
 
 
 def main(only=None):
