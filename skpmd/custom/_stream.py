@@ -5,10 +5,9 @@ import numpy as np
 from skpmd._base.streaming import kernel_step
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import project
-from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.edges import Unbounded, edges, without_errors
 from skpmd.engine.model import Model
 from skpmd.engine.rejuvenation_error import RejuvenationErrors, errors_of
-from skpmd.engine.values import without_errors
 from skpmd.proposals.fitted_proposals import fitted_proposals
 from skpmd.proposals.from_values import from_values
 from skpmd.proposals.importance_rounds import importance_sample

@@ -9,8 +9,7 @@ from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows
-from skpmd.proposals.chain_draws import moved, starts
-from skpmd.proposals.hmc import N_CHAINS
+from skpmd.proposals.hmc import N_CHAINS, moved, starts
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.

@@ -1,7 +1,8 @@
 """Whitened Hamiltonian moves of many chains at once, for posteriors that weights cannot reach.
 
 No density is left that the particles were drawn from: they are judged by R-hat, and there is
-neither k-hat nor evidence.
+neither k-hat nor evidence. `hamiltonian` moves chains of any density, and `moved` those of a model:
+it says where they start, at `starts`, and what they leave.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +13,10 @@ from scipy.linalg import solve_triangular
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
+from skpmd.engine.importance import draw, even_counts
+from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.mirror import StepInfo
+from skpmd.engine.particles import equally_weighted
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
@@ -33,6 +38,8 @@ _MANY, _STUCK = 0.8, 0.4
 # separable rows under a wide Cauchy prior took 15,000, and five rows with an outlier of 1e8 took
 # 89,000, and 550,000 steps inside flows.
 _MAX_WORK, _INNER_WORK = 40_000, 0.3
+TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
+_START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
 
 
 class Chains(NamedTuple):
@@ -328,3 +335,68 @@ def _decide(state, new, log_ratio, rng):
     """Metropolis decision of each chain: its state, and the acceptance probability (n_chains,)."""
     taken, probability = metropolis.accept(log_ratio, rng)
     return _State(*metropolis.select(taken, new, state)), probability
+
+
+def starts(proposals, shares, rng, *, others=()):
+    """Where chains start: Student draws (n_chains, d) from around each proposal, by its share.
+
+    They are wide enough for R-hat, but none of them so far out that it never arrives, as draws of a
+    Cauchy component may be. The proposals have no skewed axes. Some start at ``others``, places
+    (k, d), instead, at most a quarter of them: from a part of the posterior that no proposal knows.
+    """
+    others = others[: N_CHAINS // 4]
+    counts = even_counts(np.asarray(shares) / np.sum(shares), N_CHAINS)
+    wide = [proposal._replace(df=_START_DF) for proposal in proposals]
+    theta = np.concatenate([draw(one, n, rng) for one, n in zip(wide, counts, strict=True)])
+    if len(others):
+        theta[:: N_CHAINS // len(others)][: len(others)] = others
+    return theta
+
+
+def moved(
+    model, log_joint_gradient, start, mean, chol, n_particles, power, rng, *, to=None, **options
+):  # fmt: skip
+    """States of chains that start there, first whitened by ``mean`` and ``chol``.
+
+    Each check of R-hat yields the `outcome_of` the draws so far. ``to`` maps draws to coordinates
+    of the model, where chains move in others. The options are those of
+    `skpmd.proposals.hmc.hamiltonian`.
+    """
+    least = TARGET_ESS * n_particles
+
+    def seen(chains):
+        theta = thinned(chains, n_particles)
+        return outcome_of(model, theta if to is None else to(theta), chains, power)
+
+    def states(at):
+        infos, before = ([], None) if at is None else at
+        if before is not None:
+            yield seen(before)._replace(infos=infos), None
+        for chains in hamiltonian(
+            log_joint_gradient, start, mean, chol, rng, target_ess=least,
+            at=before and before.at, **options,
+        ):  # fmt: skip
+            outcome = seen(chains)
+            infos = [*infos, *outcome.infos]
+            yield outcome, None if chains.at is None else (infos, chains)
+
+    return resumable(states, rng)
+
+
+def thinned(chains, n_particles):
+    """Draws that stand for all, evenly spaced: successive ones are alike, and cost predictions."""
+    every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
+    return chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
+
+
+def outcome_of(model, theta, chains, power):
+    """`Outcome` of equally weighted draws ``theta`` that stand for those of the chains.
+
+    There are ``n_particles`` of them or more, fewer where the chains have made fewer draws.
+    """
+    info = StepInfo(
+        1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, len(theta), extra={"r_hat": chains.r_hat}
+    )
+    return Outcome(
+        equally_weighted(model, theta), [info], reweighted=True, chains=chains._replace(at=None)
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.engine.averaging import include
+from skpmd.engine.loop import include
 from skpmd.engine.particles import Particles, moments
 from skpmd.engine.resampling import SCHEMES
 
