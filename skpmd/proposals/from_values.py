@@ -28,6 +28,7 @@ from skpmd._runtime.call import counted
 from skpmd.engine.edges import Unbounded, edges, without_errors
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import draw_prior
+from skpmd.engine.variational import Gaussian
 from skpmd.proposals import hmc
 from skpmd.proposals.agreement import differences, finds_more, moments_and_errors
 from skpmd.proposals.derivatives import check_gradient
@@ -210,9 +211,8 @@ def _by_moves(task, found, rng):
     draws, (students, shares) = task.draws, found.students()
     likely = draws.theta[np.argsort(-draws.log_likelihood, kind="stable")]
     start, largest = hmc.starts(students, shares, rng, others=likely), students[0]
-    for outcome in hmc.moved(
-        task.model, task.gradient, start, largest.mean, largest.factor, task.n, task.power, rng
-    ):
+    target, whitening = hmc.Target(task.gradient), Gaussian(largest.mean, largest.factor)
+    for outcome in hmc.moved(task.model, target, start, whitening, task.n, task.power, rng):
         yield outcome._replace(
             notes={"method": "Hamiltonian moves from proposals fitted to values"}
         )
