@@ -93,6 +93,6 @@ def _drawn(stayed, target, batches, b, m, rng):
     if found is None or not found.complete:
         return None
     outcome = importance_sample(
-        target, batches, found.components, found.shares, m, b, rng, _MIN_SHARE
+        target, batches, (found.components, found.shares), m, b, rng, _MIN_SHARE
     )
     return outcome if outcome.infos[0].ess >= _MIN_SHARE * m else None

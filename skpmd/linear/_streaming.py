@@ -151,8 +151,8 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         target = model
         if assumed is not None:
             target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
-        components, shares = proposal_components(target, batches, proposal, b)
-        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
+        mixture = proposal_components(target, batches, proposal, b)
+        return importance_sample(target, batches, mixture, m, b, rng, min_share)
 
     if assumed is None:
         outcome, error_terms = drawn(None, 0.0), NO_ERROR
