@@ -11,7 +11,7 @@ from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 from skpmd.proposals.agreement import evidence_of
-from skpmd.proposals.chain_draws import TARGET_ESS
+from skpmd.proposals.hmc import TARGET_ESS
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02

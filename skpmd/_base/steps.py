@@ -21,8 +21,17 @@ from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome, n_steps
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
-from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors
+from skpmd.engine.rejuvenation_error import (
+    NO_ERROR,
+    UNKNOWN_ERROR,
+    RejuvenationErrors,
+    errors_of,
+)
 from skpmd.engine.sums import are_distributed
+
+# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
+# last for more steps, and a polynomial needs them.
+_FEW_ROWS, _MORE = 500, 3
 
 
 class ReportedBatches:
@@ -214,6 +223,34 @@ def kernel_step(stream, model, batches, a, b, options, rng):
         rejuvenate_first=unknown, observer=observer,
     )  # fmt: skip
     return stream._replace(particles=particles, error_terms=observer.terms), info
+
+
+def step_in_place(stream, model, batches, a, b, options, rng):
+    """The same with the particles where they are."""
+    settings = options.settings._replace(rejuvenation="never")
+    observer = RejuvenationErrors(model.monitored, stream.error_terms)
+    stayed, info = mirror.step(
+        stream.particles, model, batches, a, b, settings, rng, observer=observer
+    )
+    return stream._replace(particles=stayed, error_terms=observer.terms), info
+
+
+def n_draws(options, batches):
+    """How many particles a rejuvenation by proposals draws."""
+    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
+    return options.n_particles * (_MORE if few else 1)
+
+
+def redrawn(stream, outcome, error_terms, a, model):
+    """The stream whose particles are weighted draws from proposals, and the record of the step."""
+    log_prior = model.log_prior(outcome.particles.theta)
+    particles = outcome.particles._replace(log_prior=log_prior)
+    by_rejuvenation, total = errors_of(error_terms, particles, model.monitored)
+    info = outcome.infos[-1]._replace(
+        a=a, rejuvenations=int(stream.particles is not None),
+        rejuvenation_error=by_rejuvenation, mean_error=total,
+    )  # fmt: skip
+    return stream._replace(particles=particles, error_terms=error_terms), info
 
 
 @phase("step of a stream")

@@ -6,11 +6,10 @@ import numpy as np
 
 from skpmd._rows.rows import are_in_memory
 from skpmd.engine.sums import are_distributed
-from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows
-from skpmd.proposals.chain_draws import moved, starts
-from skpmd.proposals.hmc import N_CHAINS
+from skpmd.proposals.hmc import N_CHAINS, Target, moved, starts
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.
@@ -37,10 +36,8 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     # far out there the flow of a normal is worse than none.
     is_stiff = model.has_stiff_rows and not np.isfinite(model.tail_df)
     stiff = partial(stiff_rows, model, batches, power) if is_stiff else None
-    yield from moved(
-        model, target, start, plain.mean, plain.factor, n_particles, power, rng,
-        stiff=stiff, inside=inside,
-    )  # fmt: skip
+    target, whitening = Target(target, inside, stiff), Gaussian(plain.mean, plain.factor)
+    yield from moved(model, target, start, whitening, n_particles, power, rng)
 
 
 def move_hierarchical(model, batches, n_particles, power, rng):
@@ -65,10 +62,10 @@ def move_hierarchical(model, batches, n_particles, power, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
     target, inside = _log_joint(model.with_prior(informed), batches, start, power)
-    yield from moved(
-        model, target, start, mean, chol, n_particles, power, rng,
-        to=informed.uninformed, jump=jump, shown=informed.coefficients, inside=inside,
-    )  # fmt: skip
+    target = Target(
+        target, inside, jump=jump, shown=informed.coefficients, restored=informed.uninformed
+    )
+    yield from moved(model, target, start, Gaussian(mean, chol), n_particles, power, rng)
 
 
 def _informed(model, batches, power):

@@ -14,11 +14,19 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.steps import RetainedRows, advance, all_so_far, kernel_step
+from skpmd._base.steps import (
+    RetainedRows,
+    advance,
+    all_so_far,
+    kernel_step,
+    n_draws,
+    redrawn,
+    step_in_place,
+)
 from skpmd._rows.rows import Rows
-from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
+from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
-from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
+from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
 from skpmd.linear._fit import proposal_components
 from skpmd.proposals.importance_rounds import importance_sample
@@ -35,9 +43,6 @@ _ROWS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-6  # Of a column that does not vary, in its own units.
 # The cubic surrogate is trusted if at least this share of the first draws it weighs is effective.
 _MIN_SHARE = 0.3
-# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
-# last for more steps.
-_FEW_ROWS, _MORE_DRAWS = 500, 3
 
 
 def with_units_of(rows, units, retained):
@@ -141,41 +146,31 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     particles, assumed, settings = stream.particles, stream.assumed, options.settings
     stayed = None
     if particles is not None:
-        in_place = settings._replace(rejuvenation="never")
-        observer = RejuvenationErrors(model.monitored, stream.error_terms)
-        stayed, info = mirror.step(
-            particles, model, batches, a, b, in_place, rng, observer=observer
-        )
+        stayed, info = step_in_place(stream, model, batches, a, b, options, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             assumed = assumed or project(particles, stream.error_terms, model.monitored)
             assumed = filter_step(assumed, model, batches, a, b, rng)
-            stream = stream._replace(particles=stayed, assumed=assumed, error_terms=observer.terms)
-            return stream, info
+            return stayed._replace(assumed=assumed), info
         projected = project(particles, stream.error_terms, model.monitored)
         assumed = more_accurate(assumed, projected, model.monitored)
-    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
-    m = options.n_particles * (_MORE_DRAWS if few else 1)
+    m = n_draws(options, batches)
 
     def drawn(cubic, min_share):
         target = model
         if assumed is not None:
             target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
-        components, shares = proposal_components(target, batches, proposal, b)
-        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
+        mixture = proposal_components(target, batches, proposal, b)
+        return importance_sample(target, batches, mixture, m, b, rng, min_share)
 
     if assumed is None:
         outcome, error_terms = drawn(None, 0.0), NO_ERROR
     else:
-        outcome, error_terms, assumed = _rejuvenated(stream, stayed, assumed, drawn, a, m, model)
-    log_prior = model.log_prior(outcome.particles.theta)
-    moved = outcome.particles._replace(log_prior=log_prior)
-    by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
-    rejuvenations = int(particles is not None)
-    info = outcome.infos[-1]._replace(a=a, rejuvenations=rejuvenations)
-    info = info._replace(rejuvenation_error=by_rejuvenation, mean_error=total)
-    assumed = filter_step(assumed, model, batches, a, b, rng)
-    return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
+        outcome, error_terms, assumed = _rejuvenated(
+            stream, stayed.particles, assumed, drawn, a, m, model
+        )
+    stream, info = redrawn(stream, outcome, error_terms, a, model)
+    return stream._replace(assumed=filter_step(assumed, model, batches, a, b, rng)), info
 
 
 def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):

@@ -9,7 +9,7 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
-from skpmd.engine.quasi_random import uniforms
+from skpmd.engine.importance import uniforms
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import kind_of_rows
 from skpmd.sparse_gp._kernels_logistic import log_expectations

@@ -22,7 +22,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.resampling import resample
 from skpmd.proposals.fitted_proposals import fitted_proposals
-from skpmd.proposals.importance_rounds import importance_rounds
+from skpmd.proposals.importance_rounds import TARGET_ESS, Until, proposal_rounds
 from skpmd.proposals.weighed_proposals import is_thin
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
@@ -226,14 +226,13 @@ def states_by_neighbours(model, rows, theta, n, rng):
 
     values = log_joint(draws)
     seen = values - free.log_prior(draws)
-    best = None
+    best, n = None, max(n, _MIN_DRAWS)
+    until = Until(n, max(TARGET_ESS * n, _MIN_ESS), _MIN_SHARE * n)
     for found in fitted_proposals(log_joint, draws, values, seen, rng, free.gradient(of_theta)):
         to = found.to.replace("values", "the likelihood")
         notes = {"method": f"importance reweighting of proposals fitted to {to}"}
-        for last in importance_rounds(
-            free, batches, found.components, found.shares, max(n, _MIN_DRAWS), 1.0, rng,
-            _MIN_SHARE, _MIN_ESS,
-        ):  # fmt: skip
+        mixture = found.components, found.shares
+        for last, _ in proposal_rounds(free, batches, mixture, 1.0, rng, until):
             best = Outcome(
                 free.restored(last.particles), last.infos, True, pair=last.pair, notes=notes
             )

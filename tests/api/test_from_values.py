@@ -13,12 +13,11 @@ from skpmd import ParticleMirrorDescent
 from skpmd._base.results import convergence_warnings
 from skpmd._base.steps import stream_after
 from skpmd.custom._model import CustomModel
-from skpmd.engine.edges import Unbounded
+from skpmd.engine.edges import Unbounded, without_errors
 from skpmd.engine.importance import Proposal
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
-from skpmd.engine.values import without_errors
 from skpmd.proposals.fitted_proposals import Proposals
 from skpmd.proposals.prior_draws import PriorDraws, prior_draws
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.engine.averaging import include
+from skpmd.engine.loop import include
 from skpmd.engine.particles import Particles, moments
 
 GAMMAS = (1.0, 0.5, 0.7, 0.05)

@@ -5,7 +5,17 @@ import pytest
 from scipy.special import expit, log_expit
 
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
-from skpmd.proposals.hmc import N_CHAINS, _diagnose, hamiltonian
+from skpmd.engine.variational import Gaussian
+from skpmd.proposals import hmc
+from skpmd.proposals.hmc import N_CHAINS, _diagnose
+
+
+def hamiltonian(gradient, start, mean, chol, rng, *, target_ess, max_iter=hmc.MAX_ITER, **more):
+    """Chains that follow a gradient and whatever else a `Target` has."""
+    return hmc.hamiltonian(
+        hmc.Target(gradient, **more), start, Gaussian(mean, chol), rng,
+        target_ess=target_ess, max_iter=max_iter,
+    )  # fmt: skip
 
 
 def normal_target(mean, cov):

@@ -14,7 +14,7 @@ from skpmd.engine.importance import (
 )
 from skpmd.engine.model import Batch, Model
 from skpmd.proposals import sinh_arcsinh
-from skpmd.proposals.importance_rounds import proposal_rounds
+from skpmd.proposals.importance_rounds import Until, proposal_rounds
 
 FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
 
@@ -160,8 +160,8 @@ class NormalPosterior(Model):
         proposals, rng = proposals or self.proposals(), np.random.default_rng(seed)
         found = list(
             proposal_rounds(
-                self, NO_ROWS, proposals, (0.8, 0.2), 1.0, rng,
-                n=n, max_rounds=max_rounds, target_ess=target,
+                self, NO_ROWS, (proposals, (0.8, 0.2)), 1.0, rng,
+                Until(n, target, max_rounds=max_rounds),
             )
         )  # fmt: skip
         last, draws = found[-1]
@@ -225,9 +225,9 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
         def log_likelihood(self, theta, batch):
             return np.logaddexp(left.logpdf(theta), right.logpdf(theta)) - np.log(2)
 
-    rng, ends = np.random.default_rng(0), {"n": 2000, "max_rounds": 1, "target_ess": np.inf}
-    own = TwoModes(), NO_ROWS, proposal_components, (0.5, 0.5), 1.0, rng
-    ((outcome, _),) = proposal_rounds(*own, **ends)
+    rng, until = np.random.default_rng(0), Until(2000, np.inf, max_rounds=1)
+    mixture = proposal_components, (0.5, 0.5)
+    ((outcome, _),) = proposal_rounds(TwoModes(), NO_ROWS, mixture, 1.0, rng, until)
     assert outcome.disagreement > 10.0
 
 

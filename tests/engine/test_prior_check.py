@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
 from skpmd.engine.prior_check import PriorCheck, check_prior
-from skpmd.engine.values import NotANumberError
 
 
 class Prior(Model):

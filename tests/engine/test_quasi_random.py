@@ -5,8 +5,7 @@ import pytest
 from scipy.special import ndtr, stdtrit
 from scipy.stats import chi2, kstest
 
-from skpmd.engine.importance import Proposal, draw
-from skpmd.engine.quasi_random import chi_squared, student_from_normal, uniforms
+from skpmd.engine.importance import Proposal, chi_squared, draw, student_from_normal, uniforms
 
 SEEDS = 400
 

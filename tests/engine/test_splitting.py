@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from skpmd.proposals.hmc import N_CHAINS, _trajectory, _Whitened, hamiltonian
+from skpmd.proposals.hmc import N_CHAINS, Target, _trajectory, _Whitened
 from skpmd.proposals.splitting import FreeFlight, Stiff, StiffFlow
+from tests.engine.test_hmc import hamiltonian
 
 STEEP = 100.0
 
@@ -105,7 +106,7 @@ def roughly(theta):
 def test_a_trajectory_backwards_returns_to_its_start(stiff, inside):
     # Whatever the gradients inside: but for rounding, which the edge multiplies.
     rng = np.random.default_rng(5)
-    chains = _Whitened(bent, np.full(3, 0.1), 0.8 * np.eye(3), None, stiff, inside)
+    chains = _Whitened(Target(bent, inside, stiff), np.full(3, 0.1), 0.8 * np.eye(3))
     state, momentum = chains.at(rng.standard_normal((20, 3))), rng.standard_normal((20, 3))
     ahead, p, error = _trajectory(chains, state, momentum, 0.1, 0.01, 5)
     back, turned, other = _trajectory(chains, ahead, -p, 0.1, 0.01, 5)
