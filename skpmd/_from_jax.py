@@ -1,13 +1,17 @@
 """Models written in JAX: values and gradients for `skpmd.ParticleMirrorDescent`."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 _MIN_ROWS = 8  # Calls with fewer particles are filled up to so many.
 
 
-def from_jax(log_likelihood, log_prior):
+def from_jax(
+    log_likelihood: Callable[..., Any], log_prior: Callable[..., Any]
+) -> dict[str, Callable[..., Any]]:
     """Turn two JAX functions of one parameter vector into callables for many vectors.
 
     They are vectorised over particles, differentiated and compiled, in double precision whatever

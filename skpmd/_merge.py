@@ -1,15 +1,26 @@
 """Merge estimators that were fitted on disjoint shards of rows into one."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from skpmd._rows.opening import as_table
 
+if TYPE_CHECKING:
+    from skpmd._typing import ArrayLike, E, MatrixLike
 
-def merge(estimators, X=None, y=None, sample_weight=None):
+
+def merge(
+    estimators: Iterable[E],
+    X: MatrixLike | None = None,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> E:
     """Merge estimators that were fitted on disjoint shards of rows under one prior.
 
     The posterior given all rows is the product of the posteriors of the shards, divided by the

@@ -31,7 +31,7 @@ def _thread_pools():
     ]
 
 
-def show_versions():
+def show_versions() -> None:
     """Print the versions of Python, skpmd, its dependencies and the BLAS in use.
 
     Optional packages that are not installed are shown as such. The output belongs in

@@ -4,12 +4,16 @@ Anyone whose preferences are consistent acts as if to maximise the expected util
 predictive distribution (Robert 2007, The Bayesian Choice, chapter 2).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from scipy.special import ndtr
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -17,7 +21,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skpmd._base.utils import as_floats, check_probabilities
+from skpmd._base.validation import fit_context
 from skpmd.predictive import NormalMixture
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
+
 
 __all__ = ["BayesDecisionClassifier", "bayes_action"]
 
@@ -94,15 +103,23 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         "abstain_label": "no_validation",
     }
 
-    def __init__(self, estimator, utility=None, *, actions=None, abstain=None, abstain_label=-1):
+    def __init__(
+        self,
+        estimator: Estimator,
+        utility: ArrayLike | Callable[..., Any] | None = None,
+        *,
+        actions: ArrayLike | None = None,
+        abstain: float | None = None,
+        abstain_label: object = -1,
+    ) -> None:
         self.estimator = estimator
         self.utility = utility
         self.actions = actions
         self.abstain = abstain
         self.abstain_label = abstain_label
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, **fit_params):
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -142,11 +159,11 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return self
 
     @property
-    def actions_(self):
+    def actions_(self) -> Array:
         """Labels that can be predicted, the label for abstaining last."""
         return self._labels(self._actions)
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Metadata that ``fit`` passes on to the classifier, and metadata that this class requests.
 
         Returns
@@ -158,7 +175,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=self.estimator, method_mapping=to_fit)
 
-    def expected_utility(self, X, costs=None):
+    def expected_utility(self, X: MatrixLike, costs: ArrayLike | None = None) -> Array:
         """Expected utility of each action, shape (n_samples, n_actions).
 
         Parameters
@@ -178,7 +195,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         utility = self._utility(costs, len(proba))
         return (utility * proba[:, None]).sum(axis=2)
 
-    def predict(self, X, costs=None):
+    def predict(self, X: MatrixLike, costs: ArrayLike | None = None) -> Array:
         """The action with the largest expected utility for each row, shape (n_samples,).
 
         Parameters
@@ -197,7 +214,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return self.actions_[best]
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Class probabilities that the classifier predicts, shape (n_samples, n_classes).
 
         Parameters
@@ -213,7 +230,13 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    def score(self, X, y, sample_weight=None, costs=None):
+    def score(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+    ) -> float:
         """Mean utility of the predicted actions.
 
         Parameters
@@ -279,7 +302,11 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return self.utility(costs)
 
 
-def bayes_action(dist, loss="squared", alpha=0.5):
+def bayes_action(
+    dist: NormalMixture,
+    loss: Literal["squared", "absolute", "pinball"] | Callable[..., Any] = "squared",
+    alpha: float = 0.5,
+) -> Array:
     """The action with the smallest expected loss under each predictive distribution.
 
     Parameters

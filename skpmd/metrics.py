@@ -17,7 +17,11 @@ intervals cover most) are scorers for ``scoring`` of `sklearn.model_selection.Gr
 like; `make_distribution_scorer` makes others.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.metrics import mean_pinball_loss
@@ -28,6 +32,10 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative
 from skpmd import _coherence
 from skpmd._base.utils import fill_docstrings
 from skpmd.predictive import NormalMixture
+
+if TYPE_CHECKING:
+    from skpmd._typing import ArrayLike, ArrayOrMore, MatrixLike
+
 
 __all__ = [
     "crps",
@@ -72,7 +80,9 @@ _TEXTS = {
 }
 
 
-def negative_log_predictive_density(y_true, dist, sample_weight=None):
+def negative_log_predictive_density(
+    y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None = None
+) -> float:
     """Mean negative log density at the targets, in nats; less is better.
 
     It depends on the units of y: it changes by log(c) if y is multiplied by c.
@@ -110,7 +120,7 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     return _average(-dist.log_pdf(y_true), sample_weight)
 
 
-def crps(y_true, dist, sample_weight=None):
+def crps(y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None = None) -> float:
     """Mean continuous ranked probability score, in the units of y; less is better.
 
     For distributions without spread it is the mean absolute error (Gneiting and Raftery 2007).
@@ -147,7 +157,12 @@ def crps(y_true, dist, sample_weight=None):
     return _average(dist.crps(y_true), sample_weight)
 
 
-def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
+def pinball_loss(
+    y_true: ArrayLike,
+    dist: NormalMixture,
+    alpha: float = 0.5,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Mean pinball loss of the alpha-quantile, in the units of y; less is better.
 
     It is `sklearn.metrics.mean_pinball_loss` of the quantiles. At 0.5 it is half the mean absolute
@@ -183,7 +198,12 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     return float(mean_pinball_loss(y_true, dist.ppf(alpha), sample_weight=weight, alpha=alpha))
 
 
-def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
+def interval_coverage(
+    y_true: ArrayLike,
+    dist: NormalMixture,
+    level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Share of targets in their central interval, ends included; the best value is ``level``.
 
     Parameters
@@ -216,7 +236,12 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     return _average((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
-def interval_width(y_true, dist, level=0.9, sample_weight=None):
+def interval_width(
+    y_true: ArrayLike,
+    dist: NormalMixture,
+    level: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Mean width of the central intervals, in the units of y; less is better at equal coverage.
 
     Parameters
@@ -244,7 +269,14 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
     return _average(upper - lower, sample_weight)
 
 
-def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro"):
+def topic_coherence(
+    components: ArrayLike,
+    X: MatrixLike,
+    *,
+    top_n: int = 10,
+    measure: Literal["npmi", "umass"] = "npmi",
+    average: Literal["macro"] | None = "macro",
+) -> ArrayOrMore:
     """How often the leading words of a topic occur in the same documents; more is better.
 
     Parameters
@@ -313,7 +345,9 @@ def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro")
     return _coherence.coherence_of_topics(words, X, top_n, measure, average)
 
 
-def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):
+def make_distribution_scorer(
+    score_func: Callable[..., float], *, greater_is_better: bool, **kwargs: Any
+) -> Any:
     """Make a scorer out of a score of predictive distributions.
 
     It does what `sklearn.metrics.make_scorer` does, which in scikit-learn 1.6 rejects

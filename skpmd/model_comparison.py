@@ -4,8 +4,12 @@ Both are estimates of the expected log predictive density (Vehtari, Gelman and G
 the weights of the particles directly: nothing is resampled.
 """
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -17,6 +21,10 @@ from skpmd._base.utils import as_floats, warn
 from skpmd.engine.particles import log_weights
 from skpmd.engine.weighting import stacked
 from skpmd.wrappers import innermost
+
+if TYPE_CHECKING:
+    from skpmd._typing import ArrayLike, Estimator, MatrixLike
+
 
 __all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]
 
@@ -81,7 +89,13 @@ class ExpectedLogDensity:
         )
 
 
-def loo(estimator, X, y=None, *, sample_weight=None):
+def loo(
+    estimator: Estimator,
+    X: MatrixLike,
+    y: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> ExpectedLogDensity:
     """Leave-one-out log predictive density of the rows of a fit, without refitting.
 
     If rows are independent given a particle, importance weights remove each row from the posterior
@@ -154,7 +168,13 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     return _result("loo", left_out.seen, found.pointwise, found.k, found.n_bad, found.mcse)
 
 
-def waic(estimator, X, y=None, *, sample_weight=None):
+def waic(
+    estimator: Estimator,
+    X: MatrixLike,
+    y: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> ExpectedLogDensity:
     """Widely applicable information criterion, on the scale of log densities (Watanabe 2010).
 
     Prefer `loo`, which reports the rows for which it fails.
@@ -228,7 +248,12 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     return _result("waic", seen, pointwise, None, n_bad)
 
 
-def compare(models, X=None, y=None, by="loo"):
+def compare(
+    models: Mapping[str, Any],
+    X: MatrixLike | None = None,
+    y: ArrayLike | None = None,
+    by: Literal["loo", "waic", "evidence"] = "loo",
+) -> dict[str, Any]:
     """Compare models by how well they predict rows, or by their evidence.
 
     Parameters

@@ -1,14 +1,22 @@
 """Estimators in files that run no code, by skops, and the types that skops has to trust."""
 
+from __future__ import annotations
+
 import os
 import zipfile
+from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 from sys import modules
+from typing import TYPE_CHECKING, Any
 
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from skpmd._export import library
+
+if TYPE_CHECKING:
+    from skpmd._typing import FilePath
+
 
 __all__ = ["load", "save", "skops_trusted_types"]
 
@@ -41,7 +49,7 @@ _SCORES = (
 )
 
 
-def skops_trusted_types():
+def skops_trusted_types() -> list[str]:
     """Names of the types that skops must trust to load any estimator or posterior of skpmd.
 
     They are the classes that estimators and posteriors of skpmd consist of, and scikit-learn's
@@ -91,7 +99,7 @@ def _classes_of(name):
                 yield f"{module.__name__}.{attribute}"
 
 
-def save(estimator, path):
+def save(estimator: object, path: FilePath) -> None:
     """Write an estimator to a file that runs no code when it is read.
 
     The file is written by skops (``pip install skpmd[skops]``). It replaces an earlier file in a
@@ -182,7 +190,7 @@ def _is_found(name):
     return hasattr(modules.get(module), attribute)
 
 
-def load(path, *, trusted=()):
+def load(path: FilePath, *, trusted: Sequence[str] = ()) -> Any:
     """Read a file that ``save`` has written; predictions and later fits are the same to the bit.
 
     Parameters

@@ -1,5 +1,10 @@
 """The posterior as weighted particles: summaries, draws, diagnostics and exports."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from skpmd._base.utils import (
@@ -18,6 +23,11 @@ from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
 from skpmd.engine.resampling import random_draws
 from skpmd.proposals import fitted_density
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
+    from skpmd.proposals.fitted_density import FittedDensity
+
 
 # Smooth draws outside the support are drawn anew so many times; their share is known by so many.
 _ROUNDS, _N_MASS = 100, 1 << 13
@@ -128,28 +138,28 @@ class Posterior:
 
     def __init__(
         self,
-        particles,
-        log_weights,
+        particles: Array,
+        log_weights: Array,
         *,
-        names=None,
-        ess=None,
-        pareto_k=None,
-        r_hat=None,
-        log_evidence=None,
-        log_evidence_se=None,
-        unavailable="the posterior was built without it",
-        caveat=None,
-        variables=None,
-        coords=None,
-        weighting="posterior",
-        log_joint=None,
-        support=None,
-        simplex=None,
-        log_prior=None,
-        concerns=(),
-        rows=None,
-        frame=None,
-    ):
+        names: Sequence[str] | None = None,
+        ess: float | None = None,
+        pareto_k: float | None = None,
+        r_hat: float | None = None,
+        log_evidence: float | None = None,
+        log_evidence_se: float | None = None,
+        unavailable: str = "the posterior was built without it",
+        caveat: str | None = None,
+        variables: dict[str, Any] | None = None,
+        coords: Mapping[str, Sequence[object]] | None = None,
+        weighting: str = "posterior",
+        log_joint: Array | None = None,
+        support: tuple[Array, Array] | None = None,
+        simplex: ArrayLike | None = None,
+        log_prior: Callable[..., Any] | None = None,
+        concerns: Sequence[str] = (),
+        rows: Any = None,
+        frame: Any = None,
+    ) -> None:
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
         if self.particles.ndim != 2 or log_weights.shape != self.particles.shape[:1]:
@@ -181,7 +191,7 @@ class Posterior:
         self.frame = frame
 
     @property
-    def pareto_k(self):
+    def pareto_k(self) -> float:
         """Pareto k-hat of the importance weights; raises AttributeError where there is none.
 
         It is nan of equally weighted particles that moves from the prior have made.
@@ -189,22 +199,22 @@ class Posterior:
         return self._available("pareto_k", self._pareto_k)
 
     @property
-    def r_hat(self):
+    def r_hat(self) -> float:
         """R-hat of Hamiltonian moves; raises AttributeError if there were none."""
         missing = "the particles are weighted draws, see pareto_k"
         return self._available("r_hat", self._r_hat, missing)
 
     @property
-    def log_evidence(self):
+    def log_evidence(self) -> float:
         """Log marginal likelihood in nats; raises AttributeError where it is not known."""
         return self._available("log_evidence", self._log_evidence)
 
     @property
-    def log_evidence_se(self):
+    def log_evidence_se(self) -> float:
         """Standard error of `log_evidence`; raises AttributeError where it is not known."""
         return self._available("log_evidence_se", self._log_evidence_se)
 
-    def mean(self):
+    def mean(self) -> Array:
         """Posterior mean, shape (d,).
 
         Returns
@@ -214,7 +224,7 @@ class Posterior:
         """
         return self.weights @ self.particles
 
-    def cov(self):
+    def cov(self) -> Array:
         """Posterior covariance, shape (d, d).
 
         Returns
@@ -225,7 +235,7 @@ class Posterior:
         centred = self.particles - self.mean()
         return (centred.T * self.weights) @ centred
 
-    def std(self):
+    def std(self) -> Array:
         """Posterior standard deviations, shape (d,).
 
         Returns
@@ -235,7 +245,7 @@ class Posterior:
         """
         return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
 
-    def quantile(self, q):
+    def quantile(self, q: ArrayLike) -> Array:
         """Quantiles of each coordinate.
 
         Parameters
@@ -255,7 +265,7 @@ class Posterior:
         """
         return weighted_quantile(self.particles, self.weights, q)
 
-    def interval(self, level=0.9):
+    def interval(self, level: float = 0.9) -> Array:
         """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
 
         Parameters
@@ -275,7 +285,7 @@ class Posterior:
         """
         return self.quantile(check_level(level)).T
 
-    def expectation(self, f):
+    def expectation(self, f: Callable[..., Any]) -> ArrayOrMore:
         """Posterior mean of f.
 
         Parameters
@@ -301,7 +311,9 @@ class Posterior:
             )
         return np.tensordot(self.weights, values, axes=1)[()]
 
-    def sample(self, n_samples=1, random_state=None, smooth=False):
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None, smooth: bool = False
+    ) -> Array:
         """Draw from the posterior.
 
         Draws are particles, chosen by their weights (systematic resampling), as `quantile` and
@@ -345,7 +357,7 @@ class Posterior:
         draws.append(self.particles[random_draws(self.weights, missing, rng)])
         return rng.permutation(np.concatenate(draws))
 
-    def log_density(self, theta):
+    def log_density(self, theta: ArrayLike) -> Array:
         """Log posterior density of each row of theta, shape (n,), on the particles' scale.
 
         It is that of a kernel density estimate, -inf outside the support. Kernels are normal in
@@ -377,7 +389,7 @@ class Posterior:
             out[inside] -= free.log_jacobian(u)
         return out
 
-    def fitted_density(self, coordinates=None):
+    def fitted_density(self, coordinates: Sequence[int] | None = None) -> FittedDensity:
         """Density that represents this posterior as the ``prior`` of a further fit.
 
         It is a mixture of normals with the skewness of the particles. In up to five coordinates it
@@ -410,7 +422,7 @@ class Posterior:
             )
         return self._fitted[tuple(places)]
 
-    def summary(self, level=0.9):
+    def summary(self, level: float = 0.9) -> dict[str, Any]:
         """Summary statistics of each coordinate.
 
         Parameters
@@ -447,7 +459,7 @@ class Posterior:
         """Probability of a value above zero, (d,); ties count half."""
         return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
 
-    def check(self):
+    def check(self) -> list[str]:
         """List reasons not to trust this posterior, and what to change.
 
         Returns
@@ -460,7 +472,7 @@ class Posterior:
         """
         return findings(self)
 
-    def to_frame(self):
+    def to_frame(self) -> Frame:
         """Particles as a pandas.DataFrame, with a row for each.
 
         The first column is ``particle_weight``, the others are the coordinates by their names.
@@ -480,7 +492,7 @@ class Posterior:
         """
         return to_frame(self)
 
-    def to_xarray(self):
+    def to_xarray(self) -> Any:
         """Particles as an xarray.Dataset with named axes.
 
         The first axis of each variable is ``particle``, along which ``particle_weight`` is a
@@ -502,9 +514,10 @@ class Posterior:
         return to_xarray(self)
 
     def to_arviz(
-        self, n_draws=1000, random_state=0, *, log_likelihood=None, posterior_predictive=None,
-        prior=None, observed_data=None,
-    ):  # fmt: skip
+        self, n_draws: int = 1000, random_state: RandomState = 0, *,
+        log_likelihood: ArrayLike | None = None, posterior_predictive: ArrayLike | None = None,
+        prior: ArrayLike | None = None, observed_data: ArrayLike | None = None,
+    ) -> Any:  # fmt: skip
         """Draws of equal weight for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
 
         Particles are resampled in proportion to their weights (one chain). Needs the extra:
@@ -584,7 +597,7 @@ class Posterior:
     _needs_prior = False
 
     @property
-    def lacks_prior(self):
+    def lacks_prior(self) -> bool:
         """Whether ``log_prior`` was left out of a file, and has not been set again."""
         return self._needs_prior and self.log_prior is None
 

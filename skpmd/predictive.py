@@ -1,9 +1,12 @@
 """Predictive distributions of real-valued targets: a mixture of normals for each row."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
@@ -22,6 +25,10 @@ from skpmd._base.utils import (
     check_n_draws,
     fill_docstrings,
 )
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, RandomState
+
 
 _NODES = 64  # Of a rule for expectations.
 # What docstrings have in common, in the place of names in angle brackets.
@@ -113,7 +120,7 @@ class NormalMixture:
     array([1.116])
     """
 
-    def __init__(self, means, stds, weights=None):
+    def __init__(self, means: ArrayLike, stds: ArrayLike, weights: ArrayLike | None = None) -> None:
         self.means, self.stds = _table("means", means), _table("stds", stds)
         if self.means.ndim != 2 or self.means.shape != self.stds.shape or not len(self.means):
             raise ValueError(
@@ -125,7 +132,7 @@ class NormalMixture:
         self.weights = np.broadcast_to(_shares(weights, self.means.shape), self.means.shape)
 
     @classmethod
-    def joined(cls, parts):
+    def joined(cls, parts: Sequence[NormalMixture]) -> NormalMixture:
         """Join the rows of several distributions into one.
 
         Parameters
@@ -145,7 +152,7 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ an array of rows
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """(n, 2), the shape of the array of means and standard deviations."""
         return len(self), 2
 
@@ -172,7 +179,7 @@ class NormalMixture:
         return f"NormalMixture({len(self)} rows, {len(self.means)} components)"
 
     # ------------------------------------------------------------------ moments
-    def mean(self):
+    def mean(self) -> Array:
         """Means, shape (n,).
 
         Returns
@@ -182,7 +189,7 @@ class NormalMixture:
         """
         return weighted(self.weights, self.means)
 
-    def var(self):
+    def var(self) -> Array:
         """Variances, shape (n,): within components and between them.
 
         Returns
@@ -192,7 +199,7 @@ class NormalMixture:
         """
         return weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
-    def std(self):
+    def std(self) -> Array:
         """Standard deviations, shape (n,).
 
         Returns
@@ -202,7 +209,7 @@ class NormalMixture:
         """
         return np.sqrt(self.var())
 
-    def expectation(self, f):
+    def expectation(self, f: Callable[..., Any]) -> Array:
         """Means of f(y) under the distribution of each row, shape (n,).
 
         Parameters
@@ -245,7 +252,7 @@ class NormalMixture:
         return weighted(self.weights, total)
 
     # ------------------------------------------------------------------ density and probabilities
-    def log_pdf(self, y):
+    def log_pdf(self, y: ArrayLike) -> Array:
         """Log density of row i at y_i; infinite at the value of a constant.
 
         <y>
@@ -255,7 +262,7 @@ class NormalMixture:
         """
         return self._at(y, self._log_density)
 
-    def pdf(self, y):
+    def pdf(self, y: ArrayLike) -> Array:
         """Density of row i at y_i.
 
         <y>
@@ -265,7 +272,7 @@ class NormalMixture:
         """
         return np.exp(self.log_pdf(y))
 
-    def cdf(self, y):
+    def cdf(self, y: ArrayLike) -> Array:
         """Probability of values up to y_i in row i.
 
         <y>
@@ -275,7 +282,7 @@ class NormalMixture:
         """
         return self._at(y, lambda y: self._below(self._scaled(y)))
 
-    def sf(self, y):
+    def sf(self, y: ArrayLike) -> Array:
         """Probability of values above y_i in row i, accurate also in the upper tail.
 
         <y>
@@ -287,7 +294,7 @@ class NormalMixture:
 
     surv = sf  # its name in skpro
 
-    def log_cdf(self, y):
+    def log_cdf(self, y: ArrayLike) -> Array:
         """Logarithm of `cdf`, accurate in both tails.
 
         <y>
@@ -297,7 +304,7 @@ class NormalMixture:
         """
         return self._at(y, lambda y: self._log_below(self._scaled(y)))
 
-    def log_sf(self, y):
+    def log_sf(self, y: ArrayLike) -> Array:
         """Logarithm of `sf`, accurate in both tails.
 
         <y>
@@ -308,7 +315,7 @@ class NormalMixture:
         return self._at(y, lambda y: self._log_below(-self._scaled(y)))
 
     # ------------------------------------------------------------------ quantiles
-    def ppf(self, q):
+    def ppf(self, q: ArrayLike) -> Array:
         """Quantiles, the smallest values whose `cdf` is q.
 
         Parameters
@@ -340,7 +347,7 @@ class NormalMixture:
 
     quantile = ppf
 
-    def interval(self, level=0.9):
+    def interval(self, level: float = 0.9) -> Array:
         """Central intervals, shape (n, 2): lower and upper end, with equal tails outside.
 
         Parameters
@@ -362,7 +369,7 @@ class NormalMixture:
         return np.stack([self._quantile(tail, False), self._quantile(tail, True)], axis=1)
 
     # ------------------------------------------------------------------ draws
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draws, shape (n_samples, n).
 
         Parameters
@@ -393,7 +400,7 @@ class NormalMixture:
         return self.means[component, rows] + self.stds[component, rows] * noise
 
     # ------------------------------------------------------------------ scores
-    def energy(self, y=None):
+    def energy(self, y: ArrayLike | None = None) -> Array:
         """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
 
         Parameters
@@ -422,7 +429,7 @@ class NormalMixture:
             total += weight * (pairs - self.weights[i] * distance[0])
         return total
 
-    def crps(self, y):
+    def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
 
         The score is E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed
@@ -436,7 +443,7 @@ class NormalMixture:
         return self.energy(as_floats("y", y)) - 0.5 * self.energy()
 
     # ------------------------------------------------------------------ skpro
-    def to_skpro(self, index=None, columns=None):
+    def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
         """Convert to a distribution object of skpro, of shape (n, 1).
 
         Parameters

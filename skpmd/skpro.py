@@ -3,6 +3,10 @@
 Importing this needs the extra: ``pip install skpmd[skpro]``.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from sklearn.base import clone
 
 from skpmd.sparse_gp import SparseGPRegressorPMD
@@ -12,6 +16,9 @@ try:
     from skpro.regression.base import BaseProbaRegressor
 except ImportError as error:
     raise ImportError("skpmd.skpro needs skpro 2.12 or newer: pip install skpmd[skpro].") from error
+
+if TYPE_CHECKING:
+    from skpmd._typing import Estimator
 
 
 class SkproRegressor(BaseProbaRegressor):
@@ -46,7 +53,7 @@ class SkproRegressor(BaseProbaRegressor):
         "capability:update": True,
     }
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Estimator) -> None:
         self.estimator = estimator
         super().__init__()
 
@@ -67,7 +74,7 @@ class SkproRegressor(BaseProbaRegressor):
         return self.estimator_.predict_proba(X.to_numpy()).to_skpro(X.index, self._targets)
 
     @classmethod
-    def get_test_params(cls, parameter_set="default"):
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Parameters for skpro's own checks.
 
         Parameters

@@ -1,9 +1,12 @@
 """Pipelines that learn from parts of a stream, and scores of each part before it is learnt."""
 
+from __future__ import annotations
+
 import copy
 from collections import deque
+from collections.abc import Callable, Iterable
 from numbers import Integral
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +16,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
+
+if TYPE_CHECKING:
+    from skpmd._typing import ArrayLike, Estimator, MatrixLike
+
 
 __all__ = ["PrequentialScores", "StreamingPipeline", "prequential_score"]
 
@@ -76,12 +83,18 @@ class StreamingPipeline(Pipeline):
     """
 
     def __init__(
-        self, steps, *, freeze_after=None, transform_input=None, memory=None, verbose=False
-    ):
+        self,
+        steps: list[tuple[str, Estimator]],
+        *,
+        freeze_after: int | None = None,
+        transform_input: list[str] | None = None,
+        memory: Any = None,
+        verbose: bool = False,
+    ) -> None:
         super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
         self.freeze_after = freeze_after
 
-    def fit(self, X, y=None, **params):
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit all steps to all rows; see `Pipeline`. Later parts continue from there.
 
         Parameters
@@ -108,7 +121,7 @@ class StreamingPipeline(Pipeline):
         return self
 
     @available_if(_can_take_parts)
-    def partial_fit(self, X, y=None, **params):
+    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Learn from more rows.
 
         Parameters
@@ -188,12 +201,19 @@ class PrequentialScores(NamedTuple):
     estimator: object  # It has learnt all parts.
 
     @property
-    def mean(self):
+    def mean(self) -> float:
         """Mean over all rows except those of the first part."""
         return float(np.average(self.scores, weights=self.n_samples))
 
 
-def prequential_score(estimator, stream, scoring=None, *, window=10, params=None):
+def prequential_score(
+    estimator: Estimator,
+    stream: Iterable[tuple[MatrixLike, ArrayLike]],
+    scoring: str | Callable[..., float] | None = None,
+    *,
+    window: int = 10,
+    params: dict[str, Any] | None = None,
+) -> PrequentialScores:
     """Score each part of a stream before learning it: test, then train (Dawid 1984).
 
     Parameters

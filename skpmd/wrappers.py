@@ -4,6 +4,10 @@ A pipeline passes keywords of ``predict`` and ``predict_proba`` on to its last s
 a transformed target does not. These functions work through all of them, however nested.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
@@ -24,6 +28,10 @@ from skpmd._export import named_by_columns
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
+
+
 __all__ = [
     "cross_val_distribution",
     "posterior_of",
@@ -40,7 +48,7 @@ _WRAPPED = {
 }
 
 
-def predict_interval(estimator, X, level=0.9):
+def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
     """Central predictive intervals of a regressor, whatever it is wrapped in.
 
     Parameters
@@ -85,7 +93,7 @@ def predict_interval(estimator, X, level=0.9):
     return _called(estimator, X, "predict_interval", {"level": level})
 
 
-def predict_proba_interval(estimator, X, level=0.9):
+def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
     """Central credible intervals of class probabilities of a classifier, whatever it is wrapped in.
 
     Parameters
@@ -124,7 +132,7 @@ def predict_proba_interval(estimator, X, level=0.9):
     return _called(estimator, X, "predict_proba_interval", {"level": level})
 
 
-def predict_distribution(estimator, X):
+def predict_distribution(estimator: Estimator, X: MatrixLike) -> NormalMixture:
     """Predictive distributions of a regressor inside pipelines and searches.
 
     Parameters
@@ -168,7 +176,16 @@ def predict_distribution(estimator, X):
     return found
 
 
-def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None, params=None):
+def cross_val_distribution(
+    estimator: Estimator,
+    X: MatrixLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    params: dict[str, Any] | None = None,
+) -> NormalMixture:
     """Predictive distribution of each row, from a fit to the folds that do not contain it.
 
     scikit-learn's `cross_val_predict` handles only arrays.
@@ -229,7 +246,7 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
     return _joined(parts)[np.argsort(tests)]
 
 
-def posterior_of(estimator):
+def posterior_of(estimator: Estimator) -> Any:
     """The posterior of an estimator inside wrappers, its coordinates named by columns.
 
     Transformers hand on arrays unless ``set_output`` says otherwise, and coefficients of an

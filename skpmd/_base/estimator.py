@@ -4,11 +4,15 @@ An estimator keeps the outcome of its fit in one record, ``_state``; its fitted 
 properties made of that record. Nobody else sets attributes of an estimator.
 """
 
+from __future__ import annotations
+
 import copy
 import inspect
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import get_config
@@ -34,10 +38,13 @@ from skpmd._runtime.threads import threads
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
 
+if TYPE_CHECKING:
+    from skpmd._typing import Value
+
 _VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 
 
-def result(method):
+def result(method: Callable[[Any], Value]) -> Value:
     """Property of a fitted estimator, made once for each state, when it is first asked for.
 
     The value is kept apart from the estimator's own attributes, which predictions must not change,
@@ -53,7 +60,7 @@ def result(method):
             self._cache[name] = method(self)
         return self._cache[name]
 
-    return property(get)
+    return property(get)  # type: ignore[return-value]  # To type checkers it is its value.
 
 
 def _same(one, other):
@@ -306,7 +313,7 @@ class ParticleEstimator(BaseEstimator):
             )
 
     @result
-    def out_of_time_(self):
+    def out_of_time_(self) -> bool:
         """Whether ``max_time`` ended the last call, a bool."""
         return bool(getattr(self, "_ended", ()))
 

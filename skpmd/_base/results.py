@@ -1,6 +1,8 @@
 """What a fit leaves on an estimator: the posterior, its certificate, the record, the warnings."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +14,10 @@ from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 from skpmd.proposals.agreement import evidence_of
 from skpmd.proposals.hmc import TARGET_ESS
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array
+
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02
@@ -128,22 +134,22 @@ class ParticleResults(ParticleEstimator):
     """Base of estimators whose ``_state`` has ``results``, a `Results`."""
 
     @result
-    def posterior_(self):
+    def posterior_(self) -> Posterior:
         """Posterior, the weighted particles with their diagnostics."""
         return self._state.results.posterior
 
     @result
-    def history_(self):
+    def history_(self) -> dict[str, Array]:
         """Record of the steps, a dict of ndarray."""
         return history_of(self._state.results.records)
 
     @result
-    def diagnostics_(self):
+    def diagnostics_(self) -> dict[str, Any]:
         """How far to trust the posterior, a dict."""
         return self._state.results.diagnostics
 
     @result
-    def log_evidence_(self):
+    def log_evidence_(self) -> float:
         """Log marginal likelihood in nats; raises AttributeError where it is not known."""
         if self._state.results.log_evidence is None:
             return self.posterior_.log_evidence  # raises, and says why

@@ -1,9 +1,14 @@
 """What a user hands over as data: as scikit-learn checks it, and as far as numbers can hold it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import _fit_context
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -17,6 +22,9 @@ from sklearn.utils.validation import (
 from skpmd._rows.blocks import Blocks
 from skpmd._rows.rows import ones
 from skpmd._rows.table import group_size, is_in_memory, limits
+
+if TYPE_CHECKING:
+    from skpmd._typing import Method
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
@@ -37,6 +45,11 @@ _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothi
 # as they could: such weights are likelier shares of a total than numbers of rows. So few rows as
 # parts of a stream may have say nothing.
 _MIN_SHARE, _FEW_ROWS = 0.1, 10
+
+
+def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
+    """scikit-learn's decorator of fits, which checks parameters, but the method keeps its type."""
+    return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 def checked_weights(sample_weight, X):

@@ -1,5 +1,8 @@
 """Arrow tables, and folders of Parquet files, as data in blocks."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from skpmd._rows.blocks import Block, Blocks, Parts
@@ -44,7 +47,15 @@ class ArrowBlocks(Blocks):
     array(['x'], dtype=object)
     """
 
-    def __init__(self, data, *, target=None, sample_weight=None, columns=None, transform=None):
+    def __init__(
+        self,
+        data: Any,
+        *,
+        target: str | list[str] | None = None,
+        sample_weight: str | None = None,
+        columns: list[str] | None = None,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
         parts, names = _parts(data)
         self.target = [target] if isinstance(target, str) else list(target or ())
         self.weight, self.transform = sample_weight, transform

@@ -1,6 +1,7 @@
 """Data that come in blocks, which `fit` takes in place of an array that does not fit in memory."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
@@ -53,7 +54,7 @@ class Blocks:
     array([0.5, 0.5])
     """
 
-    def __init__(self, items):
+    def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
         kind = type(items).__name__
         if hasattr(items, "__next__"):
             raise TypeError(

@@ -1,7 +1,10 @@
 """Predictions and scores of data in blocks: each block by itself, for no row depends on others."""
 
+from __future__ import annotations
+
 import inspect
 from functools import partial, wraps
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -12,8 +15,11 @@ from skpmd._rows.opening import as_blocks, as_table, is_of_dask
 from skpmd._rows.table import is_in_memory, table_of_one
 from skpmd._runtime.call import counted
 
+if TYPE_CHECKING:
+    from skpmd._typing import Method
 
-def row_by_row(method):
+
+def row_by_row(method: Method) -> Method:
     """Decorator of a method of X whose result has a row for each: it takes data in blocks too.
 
     Of `skpmd.data.Blocks` results are those of all rows in memory; arrays of a collection of Dask
@@ -39,7 +45,7 @@ def row_by_row(method):
     return called
 
 
-def of_all_rows(score):
+def of_all_rows(score: Method) -> Method:
     """Decorator of ``score(X, y=None, sample_weight=None)``, which takes data in blocks too.
 
     These may have y and weights.

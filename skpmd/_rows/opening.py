@@ -1,7 +1,10 @@
 """What a user hands over becomes what a fit reads, and parts of it what a stream reads."""
 
+from __future__ import annotations
+
 import inspect
 from functools import wraps
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +22,9 @@ from skpmd._rows.table import (
     table_of_one,
 )
 from skpmd._runtime.call import counted, phase
+
+if TYPE_CHECKING:
+    from skpmd._typing import Method
 
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
 
@@ -101,7 +107,7 @@ def _summary(X):
     return summary_of(as_rows(X), Block(X))
 
 
-def in_parts(partial_fit):
+def in_parts(partial_fit: Method) -> Method:
     """Decorator of ``partial_fit``: of data in blocks it takes as many rows as fit in memory.
 
     Any argument that there is for each row is cut with them. If one part fails, none is taken in.

@@ -31,9 +31,15 @@ Everything else is optional and used where it is offered:
   and ``skew_axes`` lets `skpmd.proposals.sinh_arcsinh` skew it.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array
 
 
 def take_rows(column, rows):
@@ -84,7 +90,7 @@ class Batch(NamedTuple):
     place: np.ndarray | None = None
     local: np.ndarray | None = None
 
-    def take(self, rows, select=take_rows):
+    def take(self, rows: slice | Array, select: Callable[..., Any] = take_rows) -> Batch:
         """Some of the rows.
 
         Parameters
@@ -143,7 +149,7 @@ class Model:
 
     tail_df, n_coordinates, block_weighs = np.inf, None, True
 
-    def sample_prior(self, rng, m):
+    def sample_prior(self, rng: np.random.Generator, m: int) -> Array:
         """Draw m particles from the prior.
 
         Parameters
@@ -160,7 +166,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def log_prior(self, theta):
+    def log_prior(self, theta: Array) -> Array:
         """Log prior density of each particle, normalised, ``-inf`` off the support.
 
         Parameters
@@ -175,7 +181,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def log_likelihood(self, theta, batch):
+    def log_likelihood(self, theta: Array, batch: Batch) -> Array:
         """Weighted sum over the batch's rows of log p(x_n | theta).
 
         Additive over batches. With a conjugate block this is the part that zeta does not
@@ -195,7 +201,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def monitored(self, theta):
+    def monitored(self, theta: Array) -> Array:
         """Functions of theta, linear and a row each, whose errors a stream keeps account of.
 
         Default: theta itself. Others where the data speak of a few combinations of coordinates
@@ -215,11 +221,11 @@ class Model:
 
     # ------------------------------------------------------------------ the conjugate block
     @property
-    def has_block(self):
+    def has_block(self) -> bool:
         """Whether there is a block: whether the model has statistics."""
         return type(self).statistics is not Model.statistics
 
-    def prior_block(self, theta):
+    def prior_block(self, theta: Array) -> Array:
         """Natural parameters of p(zeta | theta).
 
         Parameters
@@ -234,7 +240,7 @@ class Model:
         """
         return np.empty((len(theta), 0))
 
-    def statistics(self, theta, block, batch):
+    def statistics(self, theta: Array, block: Array, batch: Batch) -> Array:
         """Weighted sum of the rows' sufficient statistics T(batch; theta).
 
         Where rows have local variables of their own (assignments, scales of noise) these are
@@ -256,7 +262,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def add_statistics(self, one, other):
+    def add_statistics(self, one: Array, other: Array) -> Array:
         """Statistics of two batches together; nobody else asks for either again.
 
         Parameters
@@ -271,7 +277,9 @@ class Model:
         """
         return one + other
 
-    def update_block(self, theta, block, a, b, statistics):
+    def update_block(
+        self, theta: Array, block: Array, a: float, b: float, statistics: Array
+    ) -> Array:
         """Natural parameters after a step: (1 - a) block + a prior + b statistics.
 
         A model whose block is no array, or too large to be copied, says here what that means.
@@ -295,7 +303,7 @@ class Model:
         prior = self.prior_block(theta) if a else 0.0
         return linear_form(block, prior, statistics, a, b)
 
-    def log_partition(self, block):
+    def log_partition(self, block: Array) -> Array:
         """Log-partition function A of the conjugate family.
 
         Parameters
@@ -310,7 +318,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def move_block(self, theta, block, moved):
+    def move_block(self, theta: Array, block: Array, moved: Array) -> Array:
         """Block of the particles after rejuvenation took each from ``theta`` to ``moved``.
 
         The natural parameters hold data statistics that were taken at the old position; say
@@ -332,7 +340,7 @@ class Model:
         """
         return np.empty((len(moved), 0))
 
-    def select_block(self, block, ancestors):
+    def select_block(self, block: Array, ancestors: Array) -> Array:
         """Block of some of the particles.
 
         Parameters
@@ -349,7 +357,7 @@ class Model:
         """
         return block[ancestors]
 
-    def record(self, block, statistics):
+    def record(self, block: Array, statistics: Array) -> dict[str, float]:
         """What the history keeps of a step beside the engine's own record.
 
         Parameters

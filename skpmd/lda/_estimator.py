@@ -1,17 +1,20 @@
 """Topic models with a posterior, averages over particles and streaming updates."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import checked_weights, naming_conversions
+from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import limits, mapped
 from skpmd.lda import _results as results
@@ -22,6 +25,11 @@ from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
 from skpmd.lda._topics import ASSIGNMENTS
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
+    from skpmd.lda._posterior import TopicPosterior
+
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
 _MAX_COUNT = 1e15
@@ -344,39 +352,39 @@ None, default=None
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
-        learn_priors=False,
-        n_particles=4,
-        assignment="auto",
-        n_local_iter="auto",
-        step_size=1.0,
-        step_offset=1.0,
-        step_decay=0.7,
-        batch_size="auto",
-        max_iter="auto",
-        max_full_iter=0,
-        total_samples=None,
-        weighting="uniform",
-        vocabulary="fixed",
-        shuffle=True,
-        max_doc_update_iter=100,
-        mean_change_tol=1e-3,
-        evaluate_every=-1,
-        perp_tol=0.1,
-        prior=None,
-        max_time=None,
-        checkpoint=None,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-        tol=1e-3,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        doc_topic_prior: ArrayLike | None = None,
+        topic_word_prior: ArrayLike | None = None,
+        learn_priors: bool = False,
+        n_particles: int = 4,
+        assignment: Literal["auto", "sampled", "soft", "collapsed"] = "auto",
+        n_local_iter: Literal["auto"] | int = "auto",
+        step_size: float = 1.0,
+        step_offset: float = 1.0,
+        step_decay: float = 0.7,
+        batch_size: Literal["auto"] | int = "auto",
+        max_iter: Literal["auto"] | int = "auto",
+        max_full_iter: int = 0,
+        total_samples: float | None = None,
+        weighting: Literal["stacking", "posterior", "uniform"] = "uniform",
+        vocabulary: Literal["fixed", "growing"] = "fixed",
+        shuffle: bool = True,
+        max_doc_update_iter: int = 100,
+        mean_change_tol: float = 1e-3,
+        evaluate_every: int = -1,
+        perp_tol: float = 0.1,
+        prior: LDATopicModelPMD | None = None,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
@@ -416,8 +424,8 @@ None, default=None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit topics to counts of words.
 
         Parameters
@@ -465,8 +473,10 @@ None, default=None
         return self
 
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the topics with more documents, which are then no longer needed.
 
         Parameters
@@ -537,7 +547,7 @@ None, default=None
 
     # ------------------------------------------------------------------ results
     @result
-    def diagnostics_(self):
+    def diagnostics_(self) -> dict[str, Any]:
         """How the last call ended, and diagnostics of a merge, a dict."""
         found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
         merged = dict(self._state.merged or {})
@@ -545,50 +555,50 @@ None, default=None
         return {"warnings": reasons, **found, **merged}
 
     @result
-    def posterior_(self):
+    def posterior_(self) -> TopicPosterior:
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
         return results.topic_posterior(*given, self.weighting, names, block.draws)
 
     @result
-    def components_(self):
+    def components_(self) -> Array:
         """Pseudo-counts of words in topics, averaged over relabelled particles; shape (K, V)."""
         return self.posterior_.pseudo_counts()
 
     @result
-    def topic_word_(self):
+    def topic_word_(self) -> Array:
         """Expected word probabilities of topics, averaged over particles; shape (K, V)."""
         return self.posterior_.mean()
 
     @result
-    def doc_topic_prior_(self):
+    def doc_topic_prior_(self) -> Array:
         """Dirichlet parameters of topic proportions, averaged over particles; shape (K,)."""
         weights = np.exp(self._log_weights)
         return results.doc_topic_prior(self._state.block.topics, weights, self._labels)
 
     @result
-    def topic_word_prior_(self):
+    def topic_word_prior_(self) -> ArrayOrMore:
         """Dirichlet parameters of topics' words: a float if all are equal, else of shape (K, V)."""
         return results.topic_word_prior(self._state.block.topics, np.exp(self._log_weights))
 
     @result
-    def log_evidence_(self):
+    def log_evidence_(self) -> float:
         """Log probability of all fitted words with one topic; AttributeError if unknown."""
         return results.log_evidence(self._state.block, self.learn_priors)
 
     @result
-    def lower_bound_(self):
+    def lower_bound_(self) -> float:
         """Lower bound of the log evidence (best particle); AttributeError if unknown."""
         return results.lower_bound(self._state.block, self.weighting, self.learn_priors)
 
     @result
-    def bound_(self):
+    def bound_(self) -> float:
         """Perplexity of the documents of `fit`, with ``evaluate_every``."""
         return self._of_fit("bound_", self._state.perplexity)
 
     @result
-    def validation_scores_(self):
+    def validation_scores_(self) -> Array:
         """Scores of held-out documents after each pass of `fit`, with ``early_stopping``."""
         if self._state.validation_scores is None:
             raise AttributeError(
@@ -598,27 +608,27 @@ None, default=None
         return np.array(self._state.validation_scores)
 
     @result
-    def n_iter_(self):
+    def n_iter_(self) -> int:
         """Number of passes and full-batch iterations of `fit`."""
         return self._of_fit("n_iter_", self._state.n_iter)
 
     @result
-    def history_(self):
+    def history_(self) -> dict[str, Array]:
         """Record of the steps, a dict of ndarray."""
         return results.history(self._state.records)
 
     @result
-    def assignment_(self):
+    def assignment_(self) -> str:
         """How words are assigned to topics."""
         return self._state.update.assignment
 
     @result
-    def n_batch_iter_(self):
+    def n_batch_iter_(self) -> int:
         """Number of steps."""
         return self._state.records.n
 
     @result
-    def n_documents_seen_(self):
+    def n_documents_seen_(self) -> int:
         """Number of documents so far, counted with their weights; an int if it is whole."""
         n = self._state.block.n_documents_seen
         return int(n) if float(n).is_integer() else n

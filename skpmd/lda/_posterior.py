@@ -1,11 +1,20 @@
 """The posterior of topics: weighted particles, each a product of Dirichlet distributions."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
 from skpmd._export import inference_data, library, provenance, refuse_names
 from skpmd.engine.resampling import random_draws
 from skpmd.lda._beta_mixtures import mixture_quantiles
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, Frame, RandomState
+
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 # What exports say of themselves.
@@ -72,9 +81,10 @@ class TopicPosterior:
     """
 
     def __init__(
-        self, concentration, topic_word_prior, doc_topic_prior, log_weights, weighting,
-        feature_names=None, draws=None,
-    ):  # fmt: skip
+        self, concentration: Array, topic_word_prior: Array, doc_topic_prior: Array,
+        log_weights: Array, weighting: Literal["stacking", "posterior", "uniform"],
+        feature_names: Sequence[str] | None = None, draws: Array | None = None,
+    ) -> None:  # fmt: skip
         self.feature_names, self.draws = feature_names, draws
         self.concentration, self.topic_word_prior = concentration, topic_word_prior
         self.doc_topic_prior = doc_topic_prior
@@ -87,11 +97,11 @@ class TopicPosterior:
         ).sum(axis=1)
 
     @property
-    def topic_word(self):
+    def topic_word(self) -> Array:
         """Expected word probabilities under each particle, shape (m, K, V), float32."""
         return self.concentration * (1.0 / self._totals[..., None]).astype(np.float32)
 
-    def mean(self):
+    def mean(self) -> Array:
         """Posterior mean of the topics' word probabilities.
 
         Returns
@@ -101,7 +111,7 @@ class TopicPosterior:
         """
         return self._average(self.weights[:, None] / self._totals)
 
-    def std(self):
+    def std(self) -> Array:
         """Standard deviations of the mixture whose intervals `interval` returns.
 
         Returns
@@ -118,7 +128,7 @@ class TopicPosterior:
             out[k] = np.sqrt(np.maximum(square - mean**2, 0.0))
         return out
 
-    def pseudo_counts(self):
+    def pseudo_counts(self) -> Array:
         """Average of the Dirichlet parameters.
 
         Returns
@@ -128,7 +138,9 @@ class TopicPosterior:
         """
         return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
 
-    def sample(self, n_samples=1, random_state=None, smooth=False):
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None, smooth: bool = False
+    ) -> Array:
         """Draw topics.
 
         The mean of the draws equals `mean`, to a few thousandths. Each draw sums to one, so that
@@ -176,7 +188,7 @@ class TopicPosterior:
             draw /= draw.sum(axis=1, keepdims=True)
         return draws
 
-    def interval(self, level=0.9, topics=None):
+    def interval(self, level: float = 0.9, topics: ArrayLike | None = None) -> Array:
         """Central credible intervals of the topics' word probabilities.
 
         They are intervals of the weighted mixture over particles. Under each particle a probability
@@ -208,7 +220,7 @@ class TopicPosterior:
         ends = [self._ends(tails, k, words) for k in chosen]
         return np.array(ends).reshape(len(chosen), len(words), 2)
 
-    def top_words(self, n, level):
+    def top_words(self, n: int, level: float) -> tuple[Array, Array]:
         """The n most probable words of each topic, with intervals.
 
         Parameters
@@ -239,7 +251,7 @@ class TopicPosterior:
             values[k, :, 1:] = self._ends(tails, k, own)
         return words, values
 
-    def summary(self, level=0.9, feature_names=None):
+    def summary(self, level: float = 0.9, feature_names: ArrayLike | None = None) -> dict[str, Any]:
         """Summary statistics of each word of each topic.
 
         Parameters
@@ -267,7 +279,7 @@ class TopicPosterior:
             "upper": upper,
         }
 
-    def to_frame(self, feature_names=None):
+    def to_frame(self, feature_names: ArrayLike | None = None) -> Frame:
         """Topics as a pandas.DataFrame, with a row for each topic of each particle.
 
         The index consists of ``particle`` and ``topic``. The first column is ``particle_weight``;
@@ -300,7 +312,7 @@ class TopicPosterior:
         frame.insert(0, _WEIGHT, np.repeat(self.weights, K))
         return frame
 
-    def to_xarray(self, feature_names=None):
+    def to_xarray(self, feature_names: ArrayLike | None = None) -> Any:
         """Particles as an xarray.Dataset with named axes.
 
         ``topic_word`` (particle, topic, word) holds expected probabilities, ``doc_topic_prior``
@@ -332,7 +344,12 @@ class TopicPosterior:
         coords = {**self._axes(feature_names), _WEIGHT: ("particle", self.weights)}
         return xarray.Dataset(data, coords, self._attributes() | {"topic_word": _MEANS})
 
-    def to_arviz(self, n_draws=1000, random_state=0, feature_names=None):
+    def to_arviz(
+        self,
+        n_draws: int = 1000,
+        random_state: RandomState = 0,
+        feature_names: ArrayLike | None = None,
+    ) -> Any:
         """Draws of the topics for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
 
         The draws are those of `sample`, in one chain. Needs the extra: ``pip install

@@ -1,5 +1,9 @@
 """Predictions of a topic model, and tables of its words and documents."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -11,6 +15,9 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.lda import _averages as averages
 from skpmd.lda._results import table_of_documents, table_of_words
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, MatrixLike
+
 
 class LDAPredictions(TransformerMixin):
     """Predictions of an estimator whose ``_state`` is an `LDAState`, and what its topics are about.
@@ -19,7 +26,14 @@ class LDAPredictions(TransformerMixin):
     """
 
     @row_by_row
-    def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
+    def transform(
+        self,
+        X: MatrixLike,
+        *,
+        normalize: bool = True,
+        return_std: bool = False,
+        return_interval: float | None = None,
+    ) -> ArrayOrMore:
         """Topic proportions of documents, averaged over relabelled particles.
 
         Under a particle they are posterior means given its topics: in documents of up to 64 words
@@ -75,7 +89,14 @@ class LDAPredictions(TransformerMixin):
         mean = self._proportions(counts, normalize).astype(dtype)
         return mean if is_alone else (mean, self._uncertainty(counts, tails).astype(dtype))
 
-    def fit_transform(self, X, y=None, *, normalize=True, sample_weight=None):
+    def fit_transform(
+        self,
+        X: MatrixLike,
+        y: object = None,
+        *,
+        normalize: bool = True,
+        sample_weight: ArrayLike | None = None,
+    ) -> Array:
         """Return ``fit(X).transform(X)``: see `fit` and `transform`.
 
         Parameters
@@ -98,7 +119,7 @@ class LDAPredictions(TransformerMixin):
         return fitted.transform(X, normalize=normalize)
 
     @row_by_row
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Topic proportions of documents: `transform`, always an ndarray.
 
         Parameters
@@ -115,7 +136,7 @@ class LDAPredictions(TransformerMixin):
         return self._proportions(counts).astype(dtype)
 
     @row_by_row
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> Array:
         """Lower bound of each document's log probability.
 
         Under a particle it is the variational bound given the topics' expected word probabilities;
@@ -140,7 +161,9 @@ class LDAPredictions(TransformerMixin):
             return averages.log_probabilities(*self._of_particles(), X)
 
     @of_all_rows
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Sum of `score_samples`, weighted by the weights of the documents.
 
         Parameters
@@ -162,7 +185,7 @@ class LDAPredictions(TransformerMixin):
             return float(values.sum())
         return float(checked_weights(sample_weight, values) @ values)
 
-    def perplexity(self, X, method="bound"):
+    def perplexity(self, X: MatrixLike, method: Literal["bound", "completion"] = "bound") -> float:
         """Perplexity of documents; lower is better.
 
         Parameters
@@ -200,7 +223,7 @@ class LDAPredictions(TransformerMixin):
             )
         return value
 
-    def topic_word_interval(self, level=0.9, topics=None):
+    def topic_word_interval(self, level: float = 0.9, topics: ArrayLike | None = None) -> Array:
         """Central credible intervals of the topics' word probabilities.
 
         They are those of ``posterior_``: of draws of the topics of all words where a fit has made
@@ -228,7 +251,9 @@ class LDAPredictions(TransformerMixin):
         """
         return self.posterior_.interval(level, topics)
 
-    def top_words(self, n=10, feature_names=None, level=0.9):
+    def top_words(
+        self, n: int = 10, feature_names: ArrayLike | None = None, level: float = 0.9
+    ) -> Frame:
         """The most probable words of each topic, with credible intervals.
 
         Parameters
@@ -256,7 +281,13 @@ class LDAPredictions(TransformerMixin):
             feature_names = getattr(self, "feature_names_in_", None)
         return table_of_words(self.posterior_, n, feature_names, level)
 
-    def top_documents(self, X, n=10, document_names=None, level=0.9):
+    def top_documents(
+        self,
+        X: MatrixLike,
+        n: int = 10,
+        document_names: ArrayLike | None = None,
+        level: float = 0.9,
+    ) -> Frame:
         """The documents with the largest proportion of each topic, with credible intervals.
 
         Parameters
@@ -291,7 +322,13 @@ class LDAPredictions(TransformerMixin):
 
         return table_of_documents(self._proportions(counts), interval_of, n, document_names)
 
-    def coherence(self, X, top_n=10, measure="npmi", average="macro"):
+    def coherence(
+        self,
+        X: MatrixLike,
+        top_n: int = 10,
+        measure: Literal["npmi", "umass"] = "npmi",
+        average: Literal["macro"] | None = "macro",
+    ) -> ArrayOrMore:
         """How often the leading words of topics are in the same documents; more is better.
 
         It is `skpmd.metrics.topic_coherence` of ``topic_word_``, where measures are defined.

@@ -1,9 +1,12 @@
 """BayesianLogisticRegressionPMD: class probabilities averaged over a posterior."""
 
+from __future__ import annotations
+
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
@@ -29,6 +32,7 @@ from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import (
     encode,
     encode_known,
+    fit_context,
     naming_singular_columns,
     naming_unordered,
     row_weights,
@@ -71,6 +75,10 @@ from skpmd.linear._task import (
 )
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
+
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
@@ -349,39 +357,42 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def __init__(
         self,
         *,
-        prior="normal",
-        prior_mean=0.0,
-        prior_scale=1.0,
-        prior_df=4.0,
-        intercept_prior_scale=10.0,
-        scale="auto",
-        fit_intercept=True,
-        class_weight=None,
-        proposal="auto",
-        moves="auto",
-        covariance_type="auto",
-        n_particles=4000,
-        max_iter=5,
-        batch_size="auto",
-        step_size=1.0,
-        step_offset="auto",
-        step_decay=1.0,
-        rejuvenation="ess",
-        ess_threshold=0.5,
-        bandwidth="loo",
-        reweight=True,
-        prediction_tol=1e-3,
-        total_samples=None,
-        forgetting=0.0,
-        half_life=None,
-        warm_start=False,
-        temperature=1.0,
-        max_time=None,
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        prior: Literal["normal", "laplace", "student_t", "cauchy", "horseshoe"]
+        | Posterior
+        | GaussianPosterior
+        | BaseEstimator = "normal",
+        prior_mean: ArrayLike | dict[Any, float] = 0.0,
+        prior_scale: ArrayLike | dict[Any, float] = 1.0,
+        prior_df: float = 4.0,
+        intercept_prior_scale: float = 10.0,
+        scale: Literal["auto"] | None = "auto",
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        proposal: Literal["auto", "prior", "laplace", "mirror"] = "auto",
+        moves: Literal["auto", "always", "never"] = "auto",
+        covariance_type: Literal["auto", "full", "diag"] = "auto",
+        n_particles: int = 4000,
+        max_iter: int = 5,
+        batch_size: Literal["auto"] | int = "auto",
+        step_size: float = 1.0,
+        step_offset: float | Literal["auto"] = "auto",
+        step_decay: float = 1.0,
+        rejuvenation: Literal["ess", "always", "never"] = "ess",
+        ess_threshold: float = 0.5,
+        bandwidth: Literal["loo", "theorem", "scott", "silverman", "median"] | float = "loo",
+        reweight: bool = True,
+        prediction_tol: float = 1e-3,
+        total_samples: float | None = None,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        warm_start: bool = False,
+        temperature: float = 1.0,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.prior = prior
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
@@ -415,8 +426,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the posterior of the coefficients.
 
         Parameters
@@ -511,8 +524,14 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     @available_if(_takes_parts)
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Update the posterior with more rows, which are then no longer needed.
 
         Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
@@ -672,27 +691,27 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )  # fmt: skip
 
     @result
-    def coef_(self):
+    def coef_(self) -> Array:
         """Posterior means of the coefficients, shape (1 or n_classes, n_features)."""
         return self._coefficients(self.posterior_.mean())[0]
 
     @result
-    def coef_std_(self):
+    def coef_std_(self) -> Array:
         """Posterior standard deviations of the coefficients."""
         return self._coefficients(self.posterior_.std())[0]
 
     @result
-    def intercept_(self):
+    def intercept_(self) -> Array:
         """Posterior means of the intercepts, shape (1,) or (n_classes,)."""
         return self._coefficients(self.posterior_.mean())[1]
 
     @result
-    def intercept_std_(self):
+    def intercept_std_(self) -> Array:
         """Posterior standard deviations of the intercepts."""
         return self._coefficients(self.posterior_.std())[1]
 
     @result
-    def prior_scale_(self):
+    def prior_scale_(self) -> ArrayOrMore:
         """Scale of the prior, as given or chosen by the evidence.
 
         A number, or an array of the shape of ``coef_``; raises AttributeError where the prior is an
@@ -703,7 +722,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return self._state.prior_scale
 
     @result
-    def n_iter_(self):
+    def n_iter_(self) -> int:
         """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 

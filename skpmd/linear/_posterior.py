@@ -1,5 +1,10 @@
 """A posterior with too many coordinates for particles: a Gaussian without correlations."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
@@ -7,6 +12,10 @@ from scipy.special import ndtr, ndtri
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
 from skpmd.linear._design import logit_moments, normal_nodes
 from skpmd.posterior import Posterior
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
+
 
 _NODES = 512  # Predictions average over this many nodes.
 _BLOCK = 1 << 22  # `expectation` draws at most this many numbers at once.
@@ -90,8 +99,10 @@ class GaussianPosterior:
     """
 
     def __init__(
-        self, loc, scale, names, n_logits=1, *, variables=None, coords=None, frame=None
-    ):  # fmt: skip
+        self, loc: Array, scale: Array, names: Sequence[str], n_logits: int = 1, *,
+        variables: dict[str, Any] | None = None,
+        coords: Mapping[str, Sequence[object]] | None = None, frame: Any = None,
+    ) -> None:  # fmt: skip
         self._own = loc, scale
         self.loc, self.scale, self.names = loc, scale, names
         self.variables, self.coords, self.frame = variables, coords, frame
@@ -109,7 +120,7 @@ class GaussianPosterior:
             raise AttributeError(_NO_TABLE.format(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def mean(self):
+    def mean(self) -> Array:
         """Posterior mean, shape (d,).
 
         Returns
@@ -119,7 +130,7 @@ class GaussianPosterior:
         """
         return self.loc
 
-    def std(self):
+    def std(self) -> Array:
         """Standard deviation of each coordinate given all others, shape (d,).
 
         Returns
@@ -129,7 +140,7 @@ class GaussianPosterior:
         """
         return self.scale
 
-    def cov(self):
+    def cov(self) -> Array:
         """Covariance, a matrix of full shape (d, d), diagonal where there is no ``frame``.
 
         Returns
@@ -140,7 +151,7 @@ class GaussianPosterior:
         root = self._in_given(np.diag(self._own[1]))
         return root.T @ root
 
-    def quantile(self, q):
+    def quantile(self, q: ArrayLike) -> Array:
         """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,).
 
         Parameters
@@ -161,7 +172,7 @@ class GaussianPosterior:
         q = check_probabilities("q", q)
         return self.loc + self.scale * ndtri(q)[..., None]
 
-    def expectation(self, f, n=1000):
+    def expectation(self, f: Callable[..., Any], n: int = 1000) -> ArrayOrMore:
         """Mean of f over n draws, which are the same in every call.
 
         Parameters
@@ -183,7 +194,9 @@ class GaussianPosterior:
             total = total + np.sum(f(self.sample(min(block, n - start), rng)), axis=0)
         return total / n
 
-    def sample(self, n_samples=1, random_state=None, smooth=False):
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None, smooth: bool = False
+    ) -> Array:
         """Draw points, shape (n_samples, d).
 
         Parameters
@@ -210,7 +223,7 @@ class GaussianPosterior:
         loc, scale = self._own
         return self._in_given(loc + scale * rng.standard_normal((n, len(loc))))
 
-    def log_density(self, theta):
+    def log_density(self, theta: ArrayLike) -> Array:
         """Log density at each row of theta, shape (n,).
 
         Parameters
@@ -235,7 +248,7 @@ class GaussianPosterior:
             log_normaliser += self.frame.log_jacobian(theta)
         return -0.5 * (((theta - loc) / scale) ** 2).sum(axis=1) - log_normaliser
 
-    def to_arviz(self, n_draws=1000, random_state=0):
+    def to_arviz(self, n_draws: int = 1000, random_state: RandomState = 0) -> Any:
         """Draws of the Gaussian for ArviZ, as in `Posterior.to_arviz`.
 
         Needs the extra: ``pip install skpmd[arviz]``.
@@ -270,7 +283,7 @@ class GaussianPosterior:
     interval, summary, _repr_html_ = Posterior.interval, Posterior.summary, Posterior._repr_html_
     _is_drawn = False
 
-    def check(self):
+    def check(self) -> list[str]:
         """List reasons not to trust this posterior, as `Posterior.check` does.
 
         Returns
@@ -283,7 +296,7 @@ class GaussianPosterior:
             "narrow where columns are correlated. Give covariance_type='full' where memory allows."
         ]
 
-    def moments_in(self, frame):
+    def moments_in(self, frame: Any) -> tuple[Array, Array]:
         """Means and standard deviations in the frame, or in the given units.
 
         Parameters

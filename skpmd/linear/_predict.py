@@ -1,5 +1,9 @@
 """Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import entr, expit, log_expit, log_softmax, softmax
@@ -32,6 +36,10 @@ from skpmd.linear._make_model import in_columns, linear_model
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+
+
 _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 
 
@@ -44,7 +52,7 @@ class ClassPredictions(ClassifierMixin):
     score = of_all_rows(ClassifierMixin.score)
 
     @row_by_row
-    def predict_proba(self, X, return_interval=None):
+    def predict_proba(self, X: MatrixLike, return_interval: float | None = None) -> ArrayOrMore:
         """Posterior predictive class probabilities, which are averages over particles.
 
         On the rows of the fit they are within ``prediction_tol`` of averages over all particles.
@@ -71,7 +79,7 @@ class ClassPredictions(ClassifierMixin):
         return proba, self.predict_proba_interval(X, return_interval)
 
     @row_by_row
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of `predict_proba`.
 
         Parameters
@@ -89,7 +97,7 @@ class ClassPredictions(ClassifierMixin):
         return self._log_proba(X).astype(X.dtype, copy=False)  # Sums are in double precision.
 
     @row_by_row
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> Array:
         """Log odds of the averaged probabilities.
 
         Parameters
@@ -106,7 +114,7 @@ class ClassPredictions(ClassifierMixin):
         return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
     @row_by_row
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The class with the highest averaged probability.
 
         Parameters
@@ -131,7 +139,7 @@ class ClassPredictions(ClassifierMixin):
         return self.classes_[codes]
 
     @row_by_row
-    def predict_proba_interval(self, X, level=0.9):
+    def predict_proba_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
         """Central credible intervals of the class probabilities.
 
         `predict_proba` gives the probability of a class. These intervals show how well it is known.
@@ -167,7 +175,7 @@ class ClassPredictions(ClassifierMixin):
         return self._by_rows(X, ends).transpose(2, 0, 1)
 
     @row_by_row
-    def predict_uncertainty(self, X):
+    def predict_uncertainty(self, X: MatrixLike) -> Uncertainty:
         """Entropy of the predicted class, and its aleatoric and epistemic parts, in nats.
 
         The aleatoric part is the posterior mean of the entropy, which would remain if the
@@ -205,7 +213,7 @@ class ClassPredictions(ClassifierMixin):
         aleatoric = np.minimum(aleatoric, total)  # But for rounding it is.
         return Uncertainty(total, aleatoric, total - aleatoric)
 
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw labels from the posterior predictive distribution.
 
         Each draw takes one particle, in proportion to its weight, for all rows: labels of different
@@ -236,7 +244,13 @@ class ClassPredictions(ClassifierMixin):
         theta = _own_draws(self.posterior_, check_n_draws("n_samples", n_samples), rng)
         return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng, self._units)
 
-    def sample_prior_y(self, X, classes=(0, 1), n_samples=1, random_state=0):
+    def sample_prior_y(
+        self,
+        X: MatrixLike,
+        classes: ArrayLike = (0, 1),
+        n_samples: int = 1,
+        random_state: RandomState = 0,
+    ) -> Array:
         """Draw labels from the prior predictive distribution; no fit is needed.
 
         Parameters
@@ -291,7 +305,9 @@ class ClassPredictions(ClassifierMixin):
         if self._state.stream is not None:
             check_rows_of_fit(times, self._state.stream.seen)
 
-    def pointwise_log_likelihood(self, X, y, n_draws=None, random_state=0):
+    def pointwise_log_likelihood(
+        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Array:
         """Log-likelihood of each row under each particle, for leave-one-out estimates.
 
         Parameters

@@ -1,5 +1,9 @@
 """Distributions of some columns of a mixture's rows: moments, densities, quantiles and draws."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 
@@ -7,6 +11,12 @@ from skpmd._base.normal_mixtures import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
 from skpmd.mixture._conditional import given
 from skpmd.mixture._particles import log_gamma_rise, root_times
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, RandomState
+    from skpmd.mixture._conditional import Components
+    from skpmd.mixture._scaler import Scaler
+
 
 _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so many numbers.
 
@@ -55,7 +65,9 @@ class MixtureDensity:
     (2, 1, 2)
     """
 
-    def __init__(self, columns, components, values, scaler):
+    def __init__(
+        self, columns: Array, components: Components, values: Array, scaler: Scaler
+    ) -> None:
         self.columns, self._components, self._values = columns, components, values
         self._shift, self._scale = scaler.shift[columns], scaler.scale[columns]
         c, k = len(components.df), values.shape[1]
@@ -63,7 +75,7 @@ class MixtureDensity:
         self._diagonal = components.root.ndim == 2
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """(n, q), the numbers of rows and columns."""
         return len(self), len(self.columns)
 
@@ -75,7 +87,7 @@ class MixtureDensity:
         return f"MixtureDensity({n} rows, {q} columns, {len(self._components.df)} components)"
 
     # ------------------------------------------------------------------ moments
-    def mean(self):
+    def mean(self) -> Array:
         """Means; a component without a mean (with df up to 1) contributes its centre.
 
         Returns
@@ -86,7 +98,7 @@ class MixtureDensity:
         parts = [np.einsum("nc,ncq->nq", one.weights, one.location) for _, one in self._given()]
         return np.concatenate(parts) * self._scale + self._shift
 
-    def cov(self):
+    def cov(self) -> Array:
         """Covariances; infinite where a component has 2 degrees of freedom or fewer.
 
         Returns
@@ -112,7 +124,7 @@ class MixtureDensity:
             out[rows][is_infinite] = np.inf
         return out * np.outer(self._scale, self._scale)
 
-    def var(self):
+    def var(self) -> Array:
         """Variances, the diagonals of `cov`.
 
         Returns
@@ -122,7 +134,7 @@ class MixtureDensity:
         """
         return np.einsum("nqq->nq", self.cov()).copy()
 
-    def std(self):
+    def std(self) -> Array:
         """Standard deviations.
 
         Returns
@@ -133,7 +145,7 @@ class MixtureDensity:
         return np.sqrt(self.var())
 
     # ------------------------------------------------------------------ density and probabilities
-    def log_pdf(self, y):
+    def log_pdf(self, y: ArrayLike) -> Array:
         """Log density of row i at y_i, of all columns together; shape (n,).
 
         Parameters
@@ -160,7 +172,7 @@ class MixtureDensity:
             out[rows] = logsumexp(terms, axis=1)
         return out - np.log(self._scale).sum()
 
-    def pdf(self, y):
+    def pdf(self, y: ArrayLike) -> Array:
         """Density of row i at y_i, of all columns together.
 
         Parameters
@@ -180,7 +192,7 @@ class MixtureDensity:
         """
         return np.exp(self.log_pdf(y))
 
-    def cdf(self, y):
+    def cdf(self, y: ArrayLike) -> Array:
         """Probability of values up to y in each column by itself.
 
         Parameters
@@ -207,7 +219,7 @@ class MixtureDensity:
         return np.minimum(out, 1.0)
 
     # ------------------------------------------------------------------ quantiles
-    def ppf(self, q):
+    def ppf(self, q: float) -> Array:
         """Quantiles of each column by itself, shape (n, q).
 
         Parameters
@@ -232,7 +244,7 @@ class MixtureDensity:
 
     quantile = ppf
 
-    def interval(self, level=0.9):
+    def interval(self, level: float = 0.9) -> Array:
         """Central intervals of each column by itself.
 
         Parameters
@@ -253,7 +265,7 @@ class MixtureDensity:
         return np.stack([self._quantile(tail) for tail in check_level(level)], axis=-1)
 
     # ------------------------------------------------------------------ draws
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draws, shape (n_samples, n, q): columns jointly, rows independently.
 
         Parameters

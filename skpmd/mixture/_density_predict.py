@@ -1,5 +1,9 @@
 """More results of a fitted mixture: densities of some columns, and the uncertainty of labels."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
@@ -14,11 +18,14 @@ from skpmd.mixture._left_out import leave_one_out
 from skpmd.mixture._responsibilities import log_jacobians, log_joints, refuse_missing
 from skpmd.mixture._summaries import draws_of
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, Columns, MatrixLike
+
 
 class MixtureQueries:
     """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
-    def marginal(self, columns):
+    def marginal(self, columns: Columns) -> MixtureDensity:
         """Posterior predictive density of some columns, whatever the others are.
 
         Parameters
@@ -48,7 +55,7 @@ class MixtureQueries:
         check_is_fitted(self)
         return self._density(np.empty(0, dtype=int), self._places(columns), np.empty((1, 0)))
 
-    def conditional(self, columns, values):
+    def conditional(self, columns: Columns, values: ArrayLike) -> MixtureDensity:
         """Posterior predictive density of all other columns, given values of some.
 
         Its mean is Gaussian mixture regression (Ghahramani and Jordan 1994) averaged over
@@ -113,7 +120,7 @@ class MixtureQueries:
         return self._density(known, wanted, values)
 
     @row_by_row
-    def predict_proba_interval(self, X, level=0.9):
+    def predict_proba_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
         """Central credible intervals of the responsibilities of relabelled components.
 
         `predict_proba` gives the probability of a component. These intervals show how well it is
@@ -147,7 +154,7 @@ class MixtureQueries:
             out[some] = np.moveaxis(weighted_quantile(proba.swapaxes(0, 1), weights, tails), 0, 2)
         return out
 
-    def pointwise_log_likelihood(self, X, y=None):
+    def pointwise_log_likelihood(self, X: MatrixLike, y: object = None) -> Array:
         """Log density of each row under each particle of ``posterior_``.
 
         `skpmd.model_comparison.waic` and ArviZ need it, and, with ``strategy="parameters"``,

@@ -1,16 +1,19 @@
 """Gaussian mixtures with a posterior, row weights and streaming updates."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin, _fit_context
+from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import need_memory
 from skpmd._runtime.call import untimed
@@ -36,6 +39,11 @@ from skpmd.mixture._summaries import (
     prior_covariance,
     prior_findings,
 )
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
+    from skpmd.posterior import Posterior
+
 
 WEIGHTINGS = ("stacking", "posterior", "uniform")
 
@@ -294,46 +302,50 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     def __init__(
         self,
-        n_components=1,
+        n_components: int = 1,
         *,
-        strategy="auto",
-        covariance_type="full",
-        n_particles="auto",
-        weighting="stacking",
-        weight_concentration_prior_type="dirichlet_distribution",
-        weight_concentration_prior=None,
-        discount=0.25,
-        component_prior="normal_wishart",
-        mean_prior=None,
-        mean_precision_prior=None,
-        mean_scale_prior=None,
-        degrees_of_freedom_prior=None,
-        covariance_prior=None,
-        reg_covar=1e-6,
-        init_params="mixed",
-        batch_size="auto",
-        max_iter=5,
-        max_full_iter="auto",
-        tol=1e-3,
-        step_size=1.0,
-        step_offset=1.0,
-        step_decay=0.5,
-        rejuvenation="ess",
-        ess_threshold=0.5,
-        bandwidth="loo",
-        total_samples=None,
-        forgetting=0.0,
-        half_life=None,
-        warm_start=False,
-        prior=None,
-        max_time=None,
-        checkpoint=None,
-        handle_missing="error",
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
-    ):
+        strategy: Literal["auto", "parameters", "conjugate"] = "auto",
+        covariance_type: Literal["full", "tied", "diag", "spherical"] = "full",
+        n_particles: Literal["auto"] | int = "auto",
+        weighting: Literal["stacking", "posterior", "uniform"] = "stacking",
+        weight_concentration_prior_type: Literal[
+            "dirichlet_distribution", "dirichlet_process", "pitman_yor"
+        ] = "dirichlet_distribution",
+        weight_concentration_prior: float | None = None,
+        discount: float = 0.25,
+        component_prior: Literal["normal_wishart", "independent"] = "normal_wishart",
+        mean_prior: ArrayLike | None = None,
+        mean_precision_prior: float | None = None,
+        mean_scale_prior: ArrayLike | None = None,
+        degrees_of_freedom_prior: float | None = None,
+        covariance_prior: ArrayLike | None = None,
+        reg_covar: float = 1e-6,
+        init_params: Literal[
+            "mixed", "k-means++", "kmeans", "random_from_data", "random"
+        ] = "mixed",
+        batch_size: Literal["auto"] | int = "auto",
+        max_iter: int = 5,
+        max_full_iter: Literal["auto"] | int = "auto",
+        tol: float = 1e-3,
+        step_size: float = 1.0,
+        step_offset: float = 1.0,
+        step_decay: float = 0.5,
+        rejuvenation: Literal["ess", "always", "never"] = "ess",
+        ess_threshold: float = 0.5,
+        bandwidth: Literal["loo", "theorem", "scott", "silverman", "median"] | float = "loo",
+        total_samples: float | None = None,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        warm_start: bool = False,
+        prior: GaussianMixturePMD | None = None,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        handle_missing: Literal["error", "marginal"] = "error",
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
+    ) -> None:
         self.n_components = n_components
         self.strategy = strategy
         self.covariance_type = covariance_type
@@ -373,8 +385,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to all rows.
 
         Rows are scaled a few at a time: in addition to X and ``sample_weight`` this takes about 25
@@ -432,8 +444,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         return self
 
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the mixture with more rows, which are then no longer needed.
 
         As long as there are few rows, all are retained, and all are fitted anew whenever their
@@ -541,12 +555,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     # ------------------------------------------------------------------ results
     @result
-    def strategy_(self):
+    def strategy_(self) -> str:
         """The strategy used, a str."""
         return self._state.strategy
 
     @result
-    def diagnostics_(self):
+    def diagnostics_(self) -> dict[str, Any]:
         """Warnings about the result and diagnostics of a merge, a dict."""
         fit = self._state.fit
         return {
@@ -557,36 +571,36 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         }
 
     @result
-    def converged_(self):
+    def converged_(self) -> bool:
         """Whether the best particle has converged, or the posterior was reached."""
         return bool(self._state.fit.converged)
 
     @result
-    def history_(self):
+    def history_(self) -> dict[str, Array]:
         """Record of the steps, a dict of ndarray."""
         state = self._state
         history_of = history_of_draws if state.strategy == "parameters" else history_of_conjugate
         return history_of(state.fit.records)
 
     @result
-    def n_iter_(self):
+    def n_iter_(self) -> int:
         """Number of steps."""
         return self._state.fit.records.n
 
     @result
-    def lower_bound_(self):
+    def lower_bound_(self) -> float:
         """Lower bound of the log evidence."""
         return self._state.lower_bound
 
     @result
-    def log_evidence_(self):
+    def log_evidence_(self) -> float:
         """Log marginal likelihood; raises AttributeError where it is not known."""
         if self._state.log_evidence is None:
             return self.posterior_.log_evidence  # This raises, and says why.
         return self._state.log_evidence
 
     @result
-    def posterior_(self):
+    def posterior_(self) -> Posterior:
         """Draws of weights, means and standard deviations of relabelled components."""
         return mixture_posterior(self._state)
 
@@ -597,17 +611,17 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         return component_parameters(state.points, state.scaler, state.prior.covariance_type)
 
     @result
-    def weights_(self):
+    def weights_(self) -> Array:
         """Mixing weights."""
         return self._component_parameters[0]
 
     @result
-    def means_(self):
+    def means_(self) -> Array:
         """Means."""
         return self._component_parameters[1]
 
     @result
-    def covariances_(self):
+    def covariances_(self) -> Array:
         """Covariances."""
         return self._component_parameters[2]
 
@@ -617,43 +631,43 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         return precisions(self.covariances_, self._state.prior.covariance_type)
 
     @result
-    def precisions_(self):
+    def precisions_(self) -> Array:
         """Inverses of the covariances."""
         return self._precisions[0]
 
     @result
-    def precisions_cholesky_(self):
+    def precisions_cholesky_(self) -> Array:
         """Factors of the precisions."""
         return self._precisions[1]
 
     # ------------------------------------------------------------------ the prior
     @result
-    def weight_concentration_prior_(self):
+    def weight_concentration_prior_(self) -> float:
         """Concentration of each component, or of the process."""
         return self._state.prior.concentration
 
     @result
-    def mean_prior_(self):
+    def mean_prior_(self) -> Array:
         """Prior mean of the means."""
         return self._state.scaler.inverse_transform(self._state.prior.mean)
 
     @result
-    def covariance_prior_(self):
+    def covariance_prior_(self) -> Array:
         """Prior scatter, or squared scales of the half-normal standard deviations."""
         return prior_covariance(self._state.prior, self._state.scaler)
 
     @result
-    def mean_precision_prior_(self):
+    def mean_precision_prior_(self) -> float:
         """Prior precision of the means relative to the components'; ``"normal_wishart"`` only."""
         return self._of_prior("normal_wishart", "mean_precision")
 
     @result
-    def degrees_of_freedom_prior_(self):
+    def degrees_of_freedom_prior_(self) -> float:
         """Degrees of freedom of the Wishart distribution; ``"normal_wishart"`` only."""
         return self._of_prior("normal_wishart", "df")
 
     @result
-    def mean_scale_prior_(self):
+    def mean_scale_prior_(self) -> Array:
         """Prior standard deviations of the means; ``"independent"`` only."""
         return self._of_prior("independent", "mean_scale") * self._state.scaler.scale
 

@@ -1,5 +1,9 @@
 """Predictions of a mixture: averages over particles, never from point estimates."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +24,11 @@ from skpmd.mixture._responsibilities import (
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+    from skpmd.mixture._partition import Partition
+
+
 # Particles whose log weight is less than the largest by more are left out of labels.
 _NEGLIGIBLE = -20.0
 _NAN = (
@@ -33,7 +42,7 @@ class MixturePredictions(MixtureQueries):
 
     # ------------------------------------------------------------------ densities and labels
     @row_by_row
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> Array:
         """Log posterior predictive density of each row.
 
         Parameters
@@ -56,7 +65,9 @@ class MixturePredictions(MixtureQueries):
         return out
 
     @of_all_rows
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Weighted mean of the log posterior predictive density of the rows.
 
         Parameters
@@ -79,7 +90,7 @@ class MixturePredictions(MixtureQueries):
         return float(np.average(values, weights=sample_weight))
 
     @row_by_row
-    def predict_proba(self, X, return_interval=None):
+    def predict_proba(self, X: MatrixLike, return_interval: float | None = None) -> ArrayOrMore:
         """Responsibilities of the components, averaged over relabelled particles.
 
         Parameters
@@ -107,7 +118,7 @@ class MixturePredictions(MixtureQueries):
         return proba, self.predict_proba_interval(X, return_interval)
 
     @row_by_row
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """Most probable component of each row.
 
         Parameters
@@ -124,7 +135,9 @@ class MixturePredictions(MixtureQueries):
         with self._threads():
             return most_probable(particles, np.exp(log_weights), X)
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(
+        self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Array:
         """Fit, and return the most probable component of each row.
 
         Parameters
@@ -143,7 +156,7 @@ class MixturePredictions(MixtureQueries):
         """
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Array, Array]:
         """Rows drawn from the posterior predictive density.
 
         Parameters
@@ -176,7 +189,7 @@ class MixturePredictions(MixtureQueries):
         return self._state.scaler.inverse_transform(students.draw(drawn, rng)), drawn % K
 
     # ------------------------------------------------------------------ criteria and parameters
-    def bic(self, X):
+    def bic(self, X: MatrixLike) -> float:
         """Bayesian information criterion of the best particle's mixture; lower is better.
 
         The best particle is the one with the largest likelihood of these rows
@@ -198,7 +211,7 @@ class MixturePredictions(MixtureQueries):
         n_coordinates = self._state.prior.n_coordinates
         return -2.0 * log_likelihood + n_coordinates * np.log(np.shape(X)[0])
 
-    def aic(self, X):
+    def aic(self, X: MatrixLike) -> float:
         """Akaike information criterion of the best particle's mixture; lower is better.
 
         See `bic` for the best particle.
@@ -215,7 +228,7 @@ class MixturePredictions(MixtureQueries):
         """
         return -2.0 * self._best_score(X) + 2.0 * self._state.prior.n_coordinates
 
-    def component_interval(self, level=0.9):
+    def component_interval(self, level: float = 0.9) -> dict[str, Array]:
         """Central credible intervals of the parameters of relabelled components.
 
         With ``strategy="conjugate"`` each particle is a posterior that takes its own
@@ -244,7 +257,7 @@ class MixturePredictions(MixtureQueries):
         return {"weights": parts[0], "means": shaped[0], "stds": shaped[1]}
 
     # ------------------------------------------------------------------ partitions
-    def co_clustering(self, X):
+    def co_clustering(self, X: MatrixLike) -> Array:
         """Probability that two rows belong to the same component.
 
         Parameters
@@ -264,7 +277,13 @@ class MixturePredictions(MixtureQueries):
         """
         return _partition.co_clustering(*self._all_responsibilities(X))
 
-    def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
+    def optimal_partition(
+        self,
+        X: MatrixLike,
+        loss: Literal["vi", "binder"] = "vi",
+        level: float = 0.9,
+        random_state: RandomState = None,
+    ) -> Partition:
         """Partition with the smallest expected loss, and a credible ball of partitions around it.
 
         Parameters

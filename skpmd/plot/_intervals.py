@@ -1,5 +1,10 @@
 """Forest plot of a posterior: a point and two intervals for each coordinate."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 
 from skpmd.plot._common import (
@@ -20,6 +25,12 @@ from skpmd.plot._common import (
     with_defaults,
 )
 from skpmd.wrappers import inside
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, AxesLike
+    from skpmd.linear._posterior import GaussianPosterior
+    from skpmd.posterior import Posterior
+
 
 _ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
 _MAX_EXPONENT = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.
@@ -78,9 +89,10 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
     """
 
     def __init__(
-        self, *, names, center, inner, outer, levels=(0.5, 0.9), statistic="mean",
-        n_coordinates=None, positive_class=None,
-    ):  # fmt: skip
+        self, *, names: Sequence[str], center: Array, inner: Array, outer: Array,
+        levels: tuple[float, float] = (0.5, 0.9), statistic: Literal["mean", "median"] = "mean",
+        n_coordinates: int | None = None, positive_class: str | None = None,
+    ) -> None:  # fmt: skip
         self.names = list(names)
         self.center, self.inner, self.outer = center, inner, outer
         self.levels, self.statistic = levels, statistic
@@ -96,9 +108,11 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
 
     @classmethod
     def from_posterior(
-        cls, posterior, *, names=None, sort=None, max_rows=40, statistic="mean", levels=(0.5, 0.9),
-        positive_class=None, ax=None, **plot_options,
-    ):  # fmt: skip
+        cls, posterior: Posterior | GaussianPosterior, *, names: str | Sequence[str] | None = None,
+        sort: Literal["center", "magnitude", "distance"] | None = None, max_rows: int = 40,
+        statistic: Literal["mean", "median"] = "mean", levels: tuple[float, float] = (0.5, 0.9),
+        positive_class: str | None = None, ax: AxesLike | None = None, **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Draw the intervals of a posterior.
 
         Parameters
@@ -150,8 +164,15 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         return display.plot(ax=ax, **plot_options)
 
     def plot(
-        self, ax=None, *, ratios=False, null_value=0.0, color=BLUE, point_kw=None, line_kw=None
-    ):
+        self,
+        ax: AxesLike | None = None,
+        *,
+        ratios: bool = False,
+        null_value: float | None = 0.0,
+        color: str | tuple[float, ...] = BLUE,
+        point_kw: dict[str, Any] | None = None,
+        line_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

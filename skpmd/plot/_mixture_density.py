@@ -1,5 +1,10 @@
 """Density of a fitted Gaussian mixture, with its uncertainty, and the data."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from skpmd._base.utils import check_level
@@ -27,6 +32,10 @@ from skpmd.plot._mixtures import densities, marginal_of, reach
 from skpmd.plot._tables import dense, named
 from skpmd.posterior import Posterior
 from skpmd.wrappers import innermost, inside
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
+
 
 _REGIONS = (0.5, 0.9)
 
@@ -88,18 +97,22 @@ class MixtureDensityDisplay(Display):
     """
 
     def __init__(
-        self, *, x, density, band=None, y=None, level=0.9, levels=_REGIONS, data=None,
-        sample_weight=None, names=("x", "y"), bins="auto",
-    ):  # fmt: skip
+        self, *, x: Array, density: Array, band: Array | None = None, y: Array | None = None,
+        level: float = 0.9, levels: tuple[float, float] = _REGIONS, data: Array | None = None,
+        sample_weight: Array | None = None, names: Sequence[str] = ("x", "y"),
+        bins: ArrayLike = "auto",
+    ) -> None:  # fmt: skip
         self.x, self.y, self.density, self.band = x, y, density, band
         self.level, self.levels, self.names, self.bins = level, levels, list(names), bins
         self.data, self.sample_weight = data, sample_weight
 
     @classmethod
     def from_estimator(
-        cls, estimator, X=None, *, column=None, level=0.9, levels=_REGIONS, n_points=None,
-        sample_weight=None, bins="auto", ax=None, **plot_options,
-    ):  # fmt: skip
+        cls, estimator: Estimator, X: MatrixLike | None = None, *, column: int | str | None = None,
+        level: float = 0.9, levels: tuple[float, float] = _REGIONS, n_points: int | None = None,
+        sample_weight: ArrayLike | None = None, bins: ArrayLike = "auto",
+        ax: AxesLike | None = None, **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Draw the density of a fitted `GaussianMixturePMD`.
 
         Parameters
@@ -158,7 +171,15 @@ class MixtureDensityDisplay(Display):
             display = cls(**found, data=data, names=[names[j]], **options)
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, line_kw=None, band_kw=None, data_kw=None, contour_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        line_kw: dict[str, Any] | None = None,
+        band_kw: dict[str, Any] | None = None,
+        data_kw: dict[str, Any] | None = None,
+        contour_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,5 +1,10 @@
 """Pairs of a posterior's coordinates: regions of highest density, and marginal densities."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from skpmd.plot import _regions
@@ -25,6 +30,11 @@ from skpmd.plot._common import (
     short_names,
     wrapped,
 )
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, AxesLike
+    from skpmd.posterior import Posterior
+
 
 _PANEL = 1.9  # Inches of a figure for each coordinate.
 _NOTHING = 1e-6  # Other particles have to have as much of the weight.
@@ -91,16 +101,25 @@ class PairDisplay(PosteriorDisplay):
     """
 
     def __init__(
-        self, *, names, marginals, pairs, limits, levels=(0.5, 0.9), n_coordinates=None
-    ):  # fmt: skip
+        self, *, names: Sequence[str], marginals: Sequence[tuple[Array, Array, Array]],
+        pairs: dict[tuple[int, int], tuple[Array, Array, Array, Array]], limits: Array,
+        levels: tuple[float, float] = (0.5, 0.9), n_coordinates: int | None = None,
+    ) -> None:  # fmt: skip
         self.names, self.marginals, self.pairs = list(names), marginals, pairs
         self.limits, self.levels = limits, levels
         self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
 
     @classmethod
     def from_posterior(
-        cls, posterior, *, names=None, max_coordinates=5, levels=(0.5, 0.9), ax=None, **plot_options
-    ):
+        cls,
+        posterior: Posterior,
+        *,
+        names: Sequence[str] | None = None,
+        max_coordinates: int = 5,
+        levels: tuple[float, float] = (0.5, 0.9),
+        ax: AxesLike | None = None,
+        **plot_options: Any,
+    ) -> Self:
         """Draw pairs of coordinates of a posterior.
 
         Parameters
@@ -145,7 +164,13 @@ class PairDisplay(PosteriorDisplay):
         )
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, line_kw=None, contour_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        line_kw: dict[str, Any] | None = None,
+        contour_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

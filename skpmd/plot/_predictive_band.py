@@ -1,5 +1,9 @@
 """Predictive distribution of a regressor along one column: mean, bands and data."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
@@ -21,6 +25,9 @@ from skpmd.plot._common import (
 from skpmd.plot._tables import along_column, as_column, target_name_of
 from skpmd.predictive import NormalMixture
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 
 
 class PredictiveBandDisplay(Display):
@@ -78,9 +85,11 @@ class PredictiveBandDisplay(Display):
     """
 
     def __init__(
-        self, *, x, center, inner, outer, levels=(0.5, 0.9), data=None, name="x",
-        center_name="mean", data_name="data", target_name="y", band_name="new y",
-    ):  # fmt: skip
+        self, *, x: Array, center: Array, inner: Array, outer: Array,
+        levels: tuple[float, float] = (0.5, 0.9), data: tuple[Array, Array] | None = None,
+        name: str = "x", center_name: str = "mean", data_name: str = "data",
+        target_name: str = "y", band_name: str = "new y",
+    ) -> None:  # fmt: skip
         self.x, self.center, self.inner, self.outer = x, center, inner, outer
         self.levels, self.data, self.name = levels, data, name
         self.center_name, self.data_name = center_name, data_name
@@ -88,9 +97,11 @@ class PredictiveBandDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y=None, *, feature=0, at=None, levels=(0.5, 0.9), n_points=200, ax=None,
-        **plot_options,
-    ):  # fmt: skip
+        cls, estimator: Estimator, X: MatrixLike, y: ArrayLike | None = None, *,
+        feature: int | str = 0, at: ArrayLike | None = None,
+        levels: tuple[float, float] = (0.5, 0.9), n_points: int = 200, ax: AxesLike | None = None,
+        **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Draw what a fitted regressor predicts along one column of X.
 
         Parameters
@@ -161,8 +172,16 @@ class PredictiveBandDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, x, distribution, *, data=None, levels=(0.5, 0.9), name="x", ax=None, **plot_options
-    ):
+        cls,
+        x: ArrayLike,
+        distribution: NormalMixture,
+        *,
+        data: tuple[ArrayLike, ArrayLike] | None = None,
+        levels: tuple[float, float] = (0.5, 0.9),
+        name: str = "x",
+        ax: AxesLike | None = None,
+        **plot_options: Any,
+    ) -> Self:
         """Draw predictive distributions at some points.
 
         Parameters
@@ -208,7 +227,14 @@ class PredictiveBandDisplay(Display):
         inner, outer = (distribution.interval(level) for level in options["levels"])
         return cls(x=x, center=distribution.mean(), inner=inner, outer=outer, **options)
 
-    def plot(self, ax=None, *, line_kw=None, band_kw=None, point_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        line_kw: dict[str, Any] | None = None,
+        band_kw: dict[str, Any] | None = None,
+        point_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,5 +1,10 @@
 """Posterior predictive check: data beside data sets that were drawn from the posterior."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
@@ -26,6 +31,10 @@ from skpmd.plot._common import (
 from skpmd.plot._replicated import density_curves, frequencies, is_discrete, values_of_statistic
 from skpmd.plot._tables import target_name_of
 from skpmd.wrappers import innermost
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike, RandomState
+
 
 _KINDS = "auto", "density", "frequency"
 _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.
@@ -86,8 +95,10 @@ class PosteriorPredictiveCheckDisplay(Display):
     """
 
     def __init__(
-        self, *, kind, observed, replicated, x=None, levels=(0.5, 0.9), name="y"
-    ):  # fmt: skip
+        self, *, kind: Literal["density", "frequency", "statistic"], observed: Array | float,
+        replicated: Array, x: Array | None = None, levels: tuple[float, float] = (0.5, 0.9),
+        name: str = "y",
+    ) -> None:  # fmt: skip
         self.kind, self.observed, self.replicated, self.x = kind, observed, replicated, x
         self.levels, self.name, self.p_value = levels, name, None
         if kind == "statistic":
@@ -95,7 +106,16 @@ class PosteriorPredictiveCheckDisplay(Display):
             self.p_value = float(above)
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, n_draws=200, random_state=0, **options):
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        n_draws: int = 200,
+        random_state: RandomState = 0,
+        **options: Any,
+    ) -> Self:
         """Draw data sets at the rows of X, and compare them with y.
 
         Parameters
@@ -130,9 +150,11 @@ class PosteriorPredictiveCheckDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, y, y_rep, *, statistic=None, kind="auto", levels=(0.5, 0.9), name=None, ax=None,
-        **plot_options,
-    ):  # fmt: skip
+        cls, y: ArrayLike, y_rep: ArrayLike, *, statistic: str | Callable[..., Any] | None = None,
+        kind: Literal["auto", "density", "frequency"] = "auto",
+        levels: tuple[float, float] = (0.5, 0.9), name: str | None = None,
+        ax: AxesLike | None = None, **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Compare targets with replicated ones.
 
         Parameters
@@ -178,7 +200,13 @@ class PosteriorPredictiveCheckDisplay(Display):
         )  # fmt: skip
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, observed_kw=None, replicated_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        observed_kw: dict[str, Any] | None = None,
+        replicated_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,5 +1,9 @@
 """Reliability diagram of a classifier, with credible intervals of the frequencies."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 from scipy.stats import beta
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -23,6 +27,10 @@ from skpmd.plot._common import (
     short_names,
 )
 from skpmd.wrappers import inside
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
+
 
 _HISTOGRAM_BINS = 20
 
@@ -100,15 +108,25 @@ class ReliabilityDisplay(Display):
     """
 
     def __init__(
-        self, prob_pred, prob_true, interval, counts, y_prob, sample_weight, *, level=0.9,
-        name=None, class_name=None,
-    ):  # fmt: skip
+        self, prob_pred: Array, prob_true: Array, interval: Array, counts: Array, y_prob: Array,
+        sample_weight: Array, *, level: float = 0.9, name: str | None = None,
+        class_name: str | None = None,
+    ) -> None:  # fmt: skip
         self.prob_pred, self.prob_true, self.interval = prob_pred, prob_true, interval
         self.counts, self.y_prob, self.sample_weight = counts, y_prob, sample_weight
         self.level, self.name, self.class_name = level, name, class_name
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, pos_label=None, name=None, **options):
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: ArrayLike,
+        *,
+        pos_label: float | str | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
         """Draw the diagram of a fitted classifier's ``predict_proba``.
 
         Parameters
@@ -152,9 +170,11 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_prob, *, sample_weight=None, n_bins=10, strategy="uniform", level=0.9,
-        pos_label=None, name=None, ax=None, **plot_options,
-    ):  # fmt: skip
+        cls, y_true: ArrayLike, y_prob: ArrayLike, *, sample_weight: ArrayLike | None = None,
+        n_bins: int = 10, strategy: Literal["uniform", "quantile"] = "uniform", level: float = 0.9,
+        pos_label: float | str | None = None, name: str | None = None, ax: AxesLike | None = None,
+        **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Draw the diagram of predicted probabilities.
 
         Parameters
@@ -213,7 +233,15 @@ class ReliabilityDisplay(Display):
         )
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, color=BLUE, line_kw=None, bar_kw=None, histogram_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        color: str | tuple[float, ...] = BLUE,
+        line_kw: dict[str, Any] | None = None,
+        bar_kw: dict[str, Any] | None = None,
+        histogram_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

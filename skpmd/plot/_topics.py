@@ -1,5 +1,10 @@
 """Topics: their most probable words, with intervals of the words' probabilities."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from skpmd._base.utils import check_level
@@ -18,6 +23,11 @@ from skpmd.plot._common import (
     with_defaults,
 )
 from skpmd.wrappers import column_names
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, AxesLike
+    from skpmd.lda._posterior import TopicPosterior
+
 
 _COLUMNS = 3  # Panels beside each other.
 # Inches: width of a panel and what a letter adds, height of a word, and what is around them.
@@ -71,8 +81,9 @@ class TopicDisplay(PosteriorDisplay):
     """
 
     def __init__(
-        self, *, topics, words, probability, interval, shares, level=0.9, n_topics=None
-    ):  # fmt: skip
+        self, *, topics: Array, words: Sequence[Sequence[str]], probability: Array,
+        interval: Array, shares: Array, level: float = 0.9, n_topics: int | None = None,
+    ) -> None:  # fmt: skip
         self.topics, self.words, self.shares = topics, words, shares
         self.probability, self.interval, self.level = probability, interval, level
         self.n_topics = len(topics) if n_topics is None else n_topics
@@ -84,9 +95,10 @@ class TopicDisplay(PosteriorDisplay):
 
     @classmethod
     def from_posterior(
-        cls, posterior, *, feature_names=None, topics=None, n_words=8, max_topics=12, level=0.9,
-        ax=None, **plot_options,
-    ):  # fmt: skip
+        cls, posterior: TopicPosterior, *, feature_names: Sequence[str] | None = None,
+        topics: Sequence[int] | None = None, n_words: int = 8, max_topics: int = 12,
+        level: float = 0.9, ax: AxesLike | None = None, **plot_options: Any,
+    ) -> Self:  # fmt: skip
         """Draw topics of a posterior.
 
         Parameters
@@ -142,7 +154,14 @@ class TopicDisplay(PosteriorDisplay):
         )
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, color=BLUE, point_kw=None, line_kw=None):
+    def plot(
+        self,
+        ax: AxesLike | None = None,
+        *,
+        color: str | tuple[float, ...] = BLUE,
+        point_kw: dict[str, Any] | None = None,
+        line_kw: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

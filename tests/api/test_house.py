@@ -327,6 +327,7 @@ def test_the_loop_alone_knows_of_checkpoints():
     for name in parameters:
         nodes = [*knows_of_checkpoints(MODULES[name])]
         known = {"checkpoint", "self.checkpoint", "checkpoint=None"}
+        known |= {"checkpoint: FilePath | None"}
         assert all(ast.unparse(node) in known or isinstance(node, ast.Constant) for node in nodes)
 
 

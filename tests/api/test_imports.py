@@ -14,7 +14,7 @@ SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 SHARED |= {"_coherence", "_merge", "data"}
 # These may import everything.
-TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
+TOP = {"skpmd", "_typing", "skpro", "persistence", "_from_jax", "_show_versions"}
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,
 # and nothing imports pictures.
 # What importing any module may import beside Python's own library and skpmd.
@@ -51,6 +51,8 @@ def imports(module, known, inside_functions=True):
 
 def _nodes(tree, inside_functions):
     for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue  # A running program imports nothing of this.
         yield child
         if inside_functions or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _nodes(child, inside_functions)

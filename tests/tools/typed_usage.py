@@ -1,0 +1,82 @@
+"""Typical calls, for a type checker alone: nothing runs this."""
+
+from typing import assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    GaussianPosterior,
+    LDATopicModelPMD,
+    NormalMixture,
+    Posterior,
+    TopicPosterior,
+    load,
+    merge,
+    save,
+)
+from skpmd.data import ArrowBlocks, Blocks
+from skpmd.decision import BayesDecisionClassifier, bayes_action
+from skpmd.engine.model import Batch, Model
+from skpmd.metrics import crps, interval_coverage, topic_coherence
+from skpmd.model_comparison import ExpectedLogDensity, compare, loo
+from skpmd.plot import PairDisplay, TopicDisplay
+from skpmd.streams import PrequentialScores, prequential_score
+from skpmd.wrappers import cross_val_distribution, predict_interval
+
+
+def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+    """Each result has the type that the documentation says."""
+    model = BayesianLogisticRegressionPMD(prior_scale=2.5, scale=None, random_state=0).fit(X, y)
+    assert_type(model, BayesianLogisticRegressionPMD)
+    BayesianLogisticRegressionPMD(prior=model.posterior_)
+    assert_type(model.posterior_, Posterior)
+    assert_type(model.posterior_.interval(0.9), NDArray[np.generic])
+    model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
+    probability, interval = model.predict_proba(X, return_interval=0.9)
+    model.predict_proba(X).argmax(axis=1)
+    assert_type(merge([model, model]), BayesianLogisticRegressionPMD)
+    model.fit(Blocks([(X, y), (X, y)])).fit(ArrowBlocks("rows.parquet", target="y"))
+    save(model, "model.skops")
+    load("model.skops").predict(X)
+    decision = BayesDecisionClassifier(model, abstain=0.2).fit(X, y)
+    decision.expected_utility(X, costs=[1.0, 2.0]).max()
+    assert_type(loo(model, X, y), ExpectedLogDensity)
+    compare({"a": model, "b": model}, X, y)["elpd"]
+    assert_type(prequential_score(model, [(X, y), (X, y)]), PrequentialScores)
+    PairDisplay.from_posterior(model.posterior_, max_coordinates=3).plot(line_kw={"color": "C1"})
+
+
+def of_densities(X: NDArray[np.float64]) -> None:
+    """Mixtures and topics; y is ignored, and lists will do."""
+    mixture = GaussianMixturePMD(3, covariance_type="diag").fit([[0.0, 1.0], [2.0, 3.0]])
+    assert_type(mixture.converged_, bool)
+    mixture.conditional([0], X[:, :1]).log_pdf(X[:, 1:]).sum()
+    rows, labels = mixture.sample(10, random_state=np.random.default_rng(0))
+    rows[labels == 1].std()
+    topics = LDATopicModelPMD(5, max_iter=10, checkpoint="lda").partial_fit(X).fit(X)
+    assert_type(topics.posterior_, TopicPosterior)
+    topics.transform(X).sum(axis=1)
+    topic_coherence(topics.components_, X, average=None)
+    TopicDisplay.from_posterior(topics.posterior_, n_words=5)
+
+
+def of_distributions(gp: object, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    """Predictive distributions, posteriors made by hand, and a model."""
+    found = cross_val_distribution(gp, X, y, cv=5)
+    assert_type(found, NormalMixture)
+    assert_type(crps(y, found) + interval_coverage(y, found, level=0.5), float)
+    bayes_action(found, loss="pinball", alpha=0.9) - predict_interval(gp, X)[:, 0]
+    NormalMixture([0.0, 1.0], [1.0, 1.0]).ppf([0.1, 0.9]).round(2)
+    Posterior(X, y, names=["a", "b"]).summary()["mean"]
+    GaussianPosterior(y, y, ["a", "b"]).cov().diagonal()
+    assert_type(Batch(X, y, np.ones(len(y))).take(slice(2)), Batch)
+
+
+class Normal(Model):
+    """A model of one's own overrides methods with the types of the contract."""
+
+    def log_prior(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        return -0.5 * theta[:, 0] ** 2
