@@ -19,7 +19,7 @@ from skpmd._base.leave_one_out import LeftOut, check_rows_of_fit
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
-from skpmd.sparse_gp._model import blocks_of
+from skpmd.sparse_gp._model import blocks_of, log_normal
 from skpmd.sparse_gp._student import scale_nodes
 from skpmd.sparse_gp._vecchia import noise_of_copies
 
@@ -105,7 +105,7 @@ def _taken_out(model, theta, conditional, X, y, times, alpha):
     h = times * variance / of_row
     rest = np.maximum(1.0 - h, _MIN_LEFT)
     mean, variance = (mean - h[:, None] * y) / rest[:, None], variance / rest
-    density = _log_normal(y, mean, variance + left + noise)
+    density = log_normal(y, mean, variance + left + noise)
     evidence = _log_copies(y, mean, variance, of_row, times)
     if model.approximation == "vfe":
         evidence -= 0.5 * y.shape[1] * times * left / noise
@@ -148,20 +148,14 @@ def _near(model, theta, places, y, times):
     others = (sites.weight[:, None] * sites.y - times[:, None] * y) / share[:, None]
     gain = np.where(stays, variance / (variance + noise / share), 0.0)
     mean, variance = mean + gain[:, None] * (others - mean), variance * (1.0 - gain)
-    density = _log_normal(y, mean, variance + noise)
+    density = log_normal(y, mean, variance + noise)
     return density, _log_copies(y, mean, variance, noise, times)
 
 
 # ---------------------------------------------------------------------- densities
-def _log_normal(y, mean, variance):
-    """Log densities of rows of t targets, which have one variance each; shape (n,)."""
-    squares = ((y - mean) ** 2).sum(axis=1)
-    return -0.5 * (y.shape[1] * (_LOG_TWO_PI + np.log(variance)) + squares / variance)
-
-
 def _log_copies(y, mean, variance, noise, times):
     """Log densities of all copies of each row together, given all other rows; shape (n,)."""
-    of_mean = _log_normal(y, mean, variance + noise / times)
+    of_mean = log_normal(y, mean, variance + noise / times)
     rest = (times - 1.0) * (_LOG_TWO_PI + np.log(noise)) + np.log(times)
     return of_mean - 0.5 * y.shape[1] * rest
 

@@ -29,7 +29,7 @@ from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
-from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky
+from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky, log_normal
 from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -197,11 +197,9 @@ class VecchiaGP(Process):
         sites, rows = known.sites, known.rows
         X, noise = scaled_rows(term, sites.X, self.middle), noise_of_means(term, sites)
         mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
-        variance += noise[rows]
-        squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
-        of_means = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
+        of_means = log_normal(sites.y[rows], mean, variance + noise[rows])
         out = np.empty(len(rows))
-        out[known.order] = log_density_of_copies(term, sites, rows)[0] - 0.5 * of_means
+        out[known.order] = log_density_of_copies(term, sites, rows)[0] + of_means
         return out
 
     # ------------------------------------------------------------------ one particle
@@ -266,9 +264,7 @@ class VecchiaGP(Process):
 
     def log_density_left_out(self, theta, rows):
         """Log densities of some rows' targets, (k,), given the nearest of all others."""
-        mean, variance = self.left_out(theta, rows)
-        squares = ((self.sites.y[rows] - mean) ** 2).sum(axis=1)
-        return -0.5 * (self.n_targets * np.log(2.0 * np.pi * variance) + squares / variance)
+        return log_normal(self.sites.y[rows], *self.left_out(theta, rows))
 
 
 def places_together(near):

@@ -1,5 +1,7 @@
 """Hyperparameters as particles: their posterior on a grid, and weights for predictions."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -133,21 +135,13 @@ def test_streams_of_particles(weighting):
         rejuvenation="never" if weighting == "posterior" else "ess", ess_threshold=0.0,
         random_state=0,
     )  # fmt: skip
-    with pytest.warns(UserWarning) if weighting == "posterior" else _nothing():
+    with pytest.warns(UserWarning) if weighting == "posterior" else nullcontext():
         for rows in np.array_split(np.arange(120), 3):
             gp.partial_fit(X[rows], y[rows])
     assert gp.n_iter_ == 3
     assert gp.score(X, y) > 0.6
     if weighting == "uniform":
         np.testing.assert_allclose(gp.posterior_.weights, 1.0 / 3.0)
-
-
-class _nothing:
-    def __enter__(self):
-        return None
-
-    def __exit__(self, *error):
-        return False
 
 
 @pytest.mark.slow_for("posterior")
@@ -162,7 +156,7 @@ def test_jobs_change_nothing(weighting):
         )
         for n_jobs in (None, 3)
     ]  # fmt: skip
-    with pytest.warns(UserWarning) if weighting == "posterior" else _nothing():
+    with pytest.warns(UserWarning) if weighting == "posterior" else nullcontext():
         one, other = (gp.fit(X, y).predict(X, return_std=True) for gp in found)
     np.testing.assert_array_equal(one, other)
 
