@@ -2,8 +2,8 @@
 
 For theta from the prior and data from the model, the rank of theta among independent posterior
 draws is uniform if and only if the posterior is right on average. 2000 replications, seeds fixed
-beforehand; the chi-square test over 20 bins must not reject at 1 % after
-Bonferroni's correction over the parameters.
+beforehand; the chi-square test over 20 bins must not reject at 1 % after Bonferroni's correction
+over the parameters.
 """
 
 import numpy as np
