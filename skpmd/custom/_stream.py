@@ -1,5 +1,7 @@
 """One step of a stream whose particles come from proposals fitted to values, where that works."""
 
+from functools import partial
+
 import numpy as np
 
 from skpmd._base.steps import kernel_step, n_draws, redrawn, step_in_place
@@ -81,11 +83,7 @@ class _AfterStep(Model):
 
 def _drawn(stayed, target, batches, b, m, rng):
     """Weighted draws from proposals for the outcome of a step; None where that is not sound."""
-
-    def log_joint(theta):
-        log_prior = target.log_prior(theta)
-        return log_prior + b * mirror.log_likelihood_inside(target, theta, batches, log_prior)
-
+    log_joint = partial(mirror.log_joint, target, batches, b)
     heaviest = np.argsort(-stayed.log_ratio, kind="stable")[:_STARTS]
     theta = stayed.theta[heaviest]
     values = log_joint(theta)

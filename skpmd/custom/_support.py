@@ -1,5 +1,7 @@
 """Where a posterior has any density, which draws from kernels around particles must know."""
 
+from functools import partial
+
 import numpy as np
 
 from skpmd.engine import mirror
@@ -33,10 +35,7 @@ def edges_given_rows(model, batches, outcome, support):
     if outcome.ended_early or not (dead & (particles.log_prior > -np.inf)).any():
         return None
 
-    def log_joint(points):
-        log_prior = model.log_prior(points)
-        return log_prior + mirror.log_likelihood_inside(model, points, batches, log_prior)
-
+    log_joint = partial(mirror.log_joint, model, batches, 1.0)
     found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
     return _within(found, support)
 

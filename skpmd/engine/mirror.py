@@ -197,6 +197,12 @@ def log_likelihood_inside(model, theta, batches, log_prior):
     return _where(log_prior > -np.inf, lambda some: log_likelihood(model, some, batches), theta)
 
 
+def log_joint(model, batches, power, theta):
+    """Log prior, and the log-likelihood to a power, of each particle, shape (m,)."""
+    log_prior = model.log_prior(theta)
+    return log_prior + power * log_likelihood_inside(model, theta, batches, log_prior)
+
+
 def _is_due(particles, settings):
     if settings.rejuvenation == "always":
         return bool(particles.log_ratio.any())  # Particles at r = 0 are fresh draws already.

@@ -10,6 +10,7 @@ like any density whose values are known, by proposals that are fitted at its opt
 it. Where all rows are at hand, these weigh the same draws instead, which is exact.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,10 +78,7 @@ def merged_states(product, n, rng, support=None, rows=None):
     if has_edges:
         product, model = Unbounded(product, *support), Unbounded(model, *support)
 
-    def log_joint(theta):
-        log_prior = product.log_prior(theta)
-        return log_prior + mirror.log_likelihood_inside(product, theta, _NO_ROWS, log_prior)
-
+    log_joint = partial(mirror.log_joint, product, _NO_ROWS, 1.0)
     starts = product.sample_prior(rng, _STARTS)
     values = log_joint(starts)
     found = next(fitted_proposals(log_joint, starts, values, values, rng), None)
