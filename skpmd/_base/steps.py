@@ -24,6 +24,9 @@ from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors
 from skpmd.engine.sums import are_distributed
 
+_MAX_RECORDS = 10_000  # A stream may go on for millions of steps.
+_MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
+
 
 class ReportedBatches:
     """Batches that show how far a pass over them has come, for passes that may take minutes."""
@@ -92,9 +95,6 @@ def bar_of_tempering():
             done = now
 
         yield report
-
-
-_MAX_RECORDS = 10_000  # A stream may go on for millions of steps.
 
 
 class Records:
@@ -245,9 +245,6 @@ def stream_after(outcome, seen, rng):
     account = error_terms, outcome.n_left_out
     records = Records().extended(outcome.infos)
     return Stream(outcome.particles, None, records, seen, rng, *account)
-
-
-_MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
 
 
 class RetainedRows(NamedTuple):
