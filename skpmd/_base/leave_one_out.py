@@ -8,6 +8,12 @@ from scipy.special import logsumexp
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, pareto_smoothed, tail_length
 from skpmd.engine.particles import effective_sample_size
 
+# Particles under which a row is impossible may have so much weight together, by rounding.
+_NEGLIGIBLE = 1e-6
+# k-hat is above 0.7 beyond doubt by so many of its standard errors; a row's contribution is not to
+# be trusted from this error on, in nats.
+_ERRORS, _LARGE_ERROR = 1.64, 0.3
+
 
 class LeftOut(NamedTuple):
     """Predictions of n rows, each given all others, under m particles.
@@ -38,13 +44,6 @@ def check_rows_of_fit(times, total):
             f"got {times.sum():g}: give all of them, and sample_weight if the fit had it. (After a "
             "stream with forgetting or several passes there is cross-validation only.)"
         )
-
-
-# Particles under which a row is impossible may have so much weight together, by rounding.
-_NEGLIGIBLE = 1e-6
-# k-hat is above 0.7 beyond doubt by so many of its standard errors; a row's contribution is not to
-# be trusted from this error on, in nats.
-_ERRORS, _LARGE_ERROR = 1.64, 0.3
 
 
 class RowResults(NamedTuple):

@@ -9,6 +9,7 @@ from scipy.special import erf, ndtr, ndtri
 
 _MAX_STEPS = 200  # A search ends after so many steps; about 7 are usual.
 _EPS = np.finfo(float).eps
+LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def lower_quantile(cdf_and_density, p, low, high, start, done):
@@ -48,9 +49,6 @@ def lower_quantile(cdf_and_density, p, low, high, start, done):
         inside = (low < ahead) & (ahead < high)
         x = np.where(done, x, np.where(inside, ahead, low + 0.5 * (high - low)))
     return x
-
-
-LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def weighted(weights, table):

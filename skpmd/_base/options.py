@@ -66,6 +66,20 @@ OF_STOCHASTIC_STEPS = (
 # Half of the past is gone after three rows: a larger share is likelier one of a whole call, or what
 # is to be kept.
 _MAX_FORGETTING = 0.2
+# A posterior may have so much of its weight beyond .99 of that of the earlier one. Means were .26
+# standard deviations off at .16, and right to .01 at .6 where values of the earlier density were
+# followed outwards.
+_MAX_BEYOND, _MAX_BEYOND_BY_VALUES = 0.1, 0.9
+# What stands for an earlier posterior may lack so many nats of it, root mean square. Means of 31
+# and of 42 coefficients were .05 to .39 standard deviations off at .62 to 1.5, and those of 15 were
+# up to .06 off at .53.
+_MAX_MISFIT = 0.6
+_MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
+_EARLIER = "the earlier posterior, which is the prior,"
+_CLONED = (
+    "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
+    "lose the fit of a prior: give sklearn.frozen.FrozenEstimator(fitted){}."
+)
 
 
 def share_forgotten(forgetting, half_life=None):
@@ -141,24 +155,6 @@ def check_options(options):
             "is an end: set forgetting=0 or total_samples=None, and half_life=None."
         )
     return options
-
-
-# A posterior may have so much of its weight beyond .99 of that of the earlier one. Means were .26
-# standard deviations off at .16, and right to .01 at .6 where values of the earlier density were
-# followed outwards.
-_MAX_BEYOND, _MAX_BEYOND_BY_VALUES = 0.1, 0.9
-# What stands for an earlier posterior may lack so many nats of it, root mean square. Means of 31
-# and of 42 coefficients were .05 to .39 standard deviations off at .62 to 1.5, and those of 15 were
-# up to .06 off at .53.
-_MAX_MISFIT = 0.6
-_MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
-
-_EARLIER = "the earlier posterior, which is the prior,"
-
-_CLONED = (
-    "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
-    "lose the fit of a prior: give sklearn.frozen.FrozenEstimator(fitted){}."
-)
 
 
 def fitted_prior(prior, alternative=""):

@@ -32,6 +32,8 @@ from skpmd.engine.sums import are_distributed
 # With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
 # last for more steps, and a polynomial needs them.
 _FEW_ROWS, _MORE = 500, 3
+_MAX_RECORDS = 10_000  # A stream may go on for millions of steps.
+_MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
 
 
 class ReportedBatches:
@@ -101,9 +103,6 @@ def bar_of_tempering():
             done = now
 
         yield report
-
-
-_MAX_RECORDS = 10_000  # A stream may go on for millions of steps.
 
 
 class Records:
@@ -282,9 +281,6 @@ def stream_after(outcome, seen, rng):
     account = error_terms, outcome.n_left_out
     records = Records().extended(outcome.infos)
     return Stream(outcome.particles, None, records, seen, rng, *account)
-
-
-_MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
 
 
 class RetainedRows(NamedTuple):

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 _begun = ContextVar("random state that a fit by skpmd began with", default=None)
+_INSIDE = ("skpmd", "sklearn.base", "contextlib")
 
 
 @contextmanager
@@ -113,9 +114,6 @@ def check_level(level, name="level"):
         remedy = " For 90 % give 0.9." if level is True else remedy
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {level!r}.{remedy}")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-
-
-_INSIDE = ("skpmd", "sklearn.base", "contextlib")
 
 
 def warn(message, category=ConvergenceWarning):

@@ -45,6 +45,7 @@ _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothi
 # as they could: such weights are likelier shares of a total than numbers of rows. So few rows as
 # parts of a stream may have say nothing.
 _MIN_SHARE, _FEW_ROWS = 0.1, 10
+_ROWS_AT_ONCE = 1 << 16
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
@@ -202,9 +203,6 @@ def refuse_overflows(name, values, dtype=np.float64):
         raise ValueError(
             f"y holds numbers of {largest:g} at most, whose squares are zero to rounding: scale it."
         )
-
-
-_ROWS_AT_ONCE = 1 << 16
 
 
 def encode(y):

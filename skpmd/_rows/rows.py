@@ -10,6 +10,8 @@ from skpmd.engine.model import Batch, take_rows
 from skpmd.engine.sums import are_distributed
 
 _AUTO_BATCH = 1000
+_ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny
+_MAX_ROWS, _MAX_FRACTION = 1000, 0.2  # At most so many rows, of all rows, are held out.
 
 
 def ones(X):
@@ -191,10 +193,6 @@ def taking(X, places, select=take_rows):
     places = np.unique(places)
     rows = X[places]
     return lambda some: rows[np.searchsorted(places, some)]
-
-
-_ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny
-_MAX_ROWS, _MAX_FRACTION = 1000, 0.2  # At most so many rows, of all rows, are held out.
 
 
 def merge_copies(weight, X, *columns):

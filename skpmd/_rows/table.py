@@ -22,6 +22,7 @@ from skpmd._rows.blocks import as_rows, column_names_of
 # Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
 # group has so many blocks.
 _BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
+_WORTH_A_THREAD = 2e-3  # Seconds that a block takes to be read; handing it over takes a twentieth.
 
 
 def block_size(X):
@@ -71,9 +72,6 @@ def _groups(n, size, rng, replace):
         else:
             rng.shuffle(places)
             yield places
-
-
-_WORTH_A_THREAD = 2e-3  # Seconds that a block takes to be read; handing it over takes a twentieth.
 
 
 class ReadAhead:

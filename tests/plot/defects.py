@@ -68,7 +68,7 @@ DEFECTS = [
     ),
     Defect(
         "replicated data sets have a width of their own",
-        "plot/_replicated.py",
+        "plot/_predictive_check.py",
         "width = _width(y) or",
         "width = _width(y_rep.ravel()) or",
         "plot/test_predictive_check.py",
@@ -89,7 +89,7 @@ DEFECTS = [
     ),
     Defect(
         "the band of a mixture leaves standard deviations of components out",
-        "plot/_mixtures.py",
+        "plot/_mixture_density.py",
         "np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI) / stds[rows, :, None]",
         "np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI) / stds.mean()",
         "plot/test_mixture_density.py",
