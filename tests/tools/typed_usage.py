@@ -1,6 +1,6 @@
 """Typical calls, for a type checker alone: nothing runs this."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     assert_type(model, BayesianLogisticRegressionPMD)
     BayesianLogisticRegressionPMD(prior=model.posterior_)
     assert_type(model.posterior_, Posterior)
-    assert_type(model.posterior_.interval(0.9), NDArray[np.generic])
+    assert_type(model.posterior_.interval(0.9), NDArray[Any])
     model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
     probability, interval = model.predict_proba(X, return_interval=0.9)
     model.predict_proba(X).argmax(axis=1)
@@ -80,3 +80,14 @@ class Normal(Model):
 
     def log_prior(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         return -0.5 * theta[:, 0] ** 2
+
+
+def mistakes(X: NDArray[np.float64]) -> None:
+    """Each line has to be an error: mypy complains of a comment that silences nothing."""
+    BayesianLogisticRegressionPMD(covariance_type="low")  # type: ignore[arg-type]
+    BayesianLogisticRegressionPMD(max_iters=5)  # type: ignore[call-arg]
+    GaussianMixturePMD("3").fit(X)  # type: ignore[arg-type]
+    GaussianMixturePMD(3).fit(None)  # type: ignore[arg-type]
+    LDATopicModelPMD().fit(X).posterior_.means  # type: ignore[attr-defined]
+    LDATopicModelPMD(random_state=np.random.default_rng(0))  # type: ignore[arg-type]
+    NormalMixture([0.0], [1.0]).interval("0.9")  # type: ignore[arg-type]
