@@ -9,7 +9,7 @@ _MEASURES = "npmi", "umass"
 _AVERAGES = "macro", None
 
 
-def topic_coherence(word_scores, X, top_n, measure, average):
+def coherence_of_topics(word_scores, X, top_n, measure, average):
     """Coherence of topics by documents; see `skpmd.metrics.topic_coherence`.
 
     ``word_scores`` of shape (K, V) are large for leading words, and X (n, V) is a sparse matrix.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from skpmd._rows.opening import opened
+from skpmd._rows.opening import as_table
 
 if TYPE_CHECKING:
     from skpmd._typing import ArrayLike, E, MatrixLike
@@ -117,7 +117,7 @@ def merge(
     first, rows = estimators[0], {"X": X, "y": y, "sample_weight": sample_weight}
     if sample_weight is not None and X is None and y is None:
         raise ValueError("sample_weight is that of the rows: give X and y with it, or none.")
-    rows = dict(zip(rows, opened(*rows.values()), strict=True))
+    rows = dict(zip(rows, as_table(*rows.values()), strict=True))
     rows = {name: value for name, value in rows.items() if value is not None}
     if len(estimators) == 1 and not rows:
         return copy.deepcopy(first)

@@ -30,6 +30,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
 from skpmd import _coherence
+from skpmd._base.utils import fill_docstrings
 from skpmd.predictive import NormalMixture
 
 if TYPE_CHECKING:
@@ -50,6 +51,34 @@ __all__ = [
     "topic_coherence",
 ]
 
+# What docstrings have in common, in the place of names in angle brackets.
+_TEXTS = {
+    "<distributions>": """
+        dist : NormalMixture of n rows
+            Predictive distributions.
+        """,
+    "<weights>": """
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """,
+    "<level>": """
+        level : float, default=0.9
+            Probability of the intervals.
+        """,
+    "<errors>": """
+        Raises
+        ------
+        TypeError
+            If dist is not a `NormalMixture`.
+        ValueError
+            If targets or weights do not match its rows, or are not finite
+        """,
+}
+
 
 def negative_log_predictive_density(
     y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None = None
@@ -62,22 +91,11 @@ def negative_log_predictive_density(
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <weights>
         Weighted mean, in nats.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite.
+    <errors>.
 
     Examples
     --------
@@ -111,22 +129,11 @@ def crps(y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite.
+    <errors>.
 
     References
     ----------
@@ -165,24 +172,13 @@ def pinball_loss(
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
+    <distributions>
     alpha : float, default=0.5
         Probability of the quantile, strictly between 0 and 1.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or alpha does not lie
+    <errors>, or alpha does not lie
         strictly between 0 and 1.
 
     Examples
@@ -214,24 +210,12 @@ def interval_coverage(
     ----------
     y_true : array-like of shape (n,)
         Targets, in the units of dist.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    level : float, default=0.9
-        Probability of the intervals.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <level>
+    <weights>
         Weighted share, between 0 and 1.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or the level does not lie
+    <errors>, or the level does not lie
         strictly between 0 and 1.
 
     Examples
@@ -264,24 +248,12 @@ def interval_width(
     ----------
     y_true : array-like of shape (n,)
         Targets; the width does not depend on them.
-    dist : NormalMixture of n rows
-        Predictive distributions.
-    level : float, default=0.9
-        Probability of the intervals.
-    sample_weight : array-like of shape (n,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    float
+    <distributions>
+    <level>
+    <weights>
         Weighted mean, in the units of y.
 
-    Raises
-    ------
-    TypeError
-        If dist is not a `NormalMixture`.
-    ValueError
-        If targets or weights do not match its rows, or are not finite, or the level does not lie
+    <errors>, or the level does not lie
         strictly between 0 and 1.
 
     Examples
@@ -370,7 +342,7 @@ def topic_coherence(
             f"X has {X.shape[1]} columns and components {words.shape[1]}: give a column for each "
             "word, in the same order."
         )
-    return _coherence.topic_coherence(words, X, top_n, measure, average)
+    return _coherence.coherence_of_topics(words, X, top_n, measure, average)
 
 
 def make_distribution_scorer(
@@ -421,6 +393,9 @@ class _DistributionScorer(_BaseScorer):
         return f"make_distribution_scorer({name}, greater_is_better={self._sign > 0}{kwargs})"
 
 
+fill_docstrings(
+    _TEXTS, crps, interval_coverage, interval_width, negative_log_predictive_density, pinball_loss
+)
 log_predictive_density_scorer = make_distribution_scorer(
     negative_log_predictive_density, greater_is_better=False
 )

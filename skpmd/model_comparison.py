@@ -16,10 +16,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _num_samples
 
-from skpmd._base.leave_one_out import without_each
-from skpmd._base.left_out import LeftOut
-from skpmd._base.utils import as_floats
-from skpmd._base.warn import warn
+from skpmd._base.leave_one_out import LeftOut, without_each
+from skpmd._base.utils import as_floats, warn
 from skpmd.engine.particles import log_weights
 from skpmd.engine.weighting import stacked
 from skpmd.wrappers import innermost

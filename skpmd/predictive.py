@@ -23,6 +23,7 @@ from skpmd._base.utils import (
     as_generator,
     check_level,
     check_n_draws,
+    fill_docstrings,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,25 @@ if TYPE_CHECKING:
 
 
 _NODES = 64  # Of a rule for expectations.
+# What docstrings have in common, in the place of names in angle brackets.
+_TEXTS = {
+    "<y>": """
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a single number is used for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+        """,
+    "<errors>": """
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """,
+}
 
 
 class Uncertainty(NamedTuple):
@@ -235,80 +255,40 @@ class NormalMixture:
     def log_pdf(self, y: ArrayLike) -> Array:
         """Log density of row i at y_i; infinite at the value of a constant.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Log densities, in nats, per unit of y.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self._at(y, self._log_density)
 
     def pdf(self, y: ArrayLike) -> Array:
         """Density of row i at y_i.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Densities, per unit of y.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return np.exp(self.log_pdf(y))
 
     def cdf(self, y: ArrayLike) -> Array:
         """Probability of values up to y_i in row i.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Probabilities.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self._at(y, lambda y: self._below(self._scaled(y)))
 
     def sf(self, y: ArrayLike) -> Array:
         """Probability of values above y_i in row i, accurate also in the upper tail.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Probabilities.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self._at(y, lambda y: self._below(-self._scaled(y)))
 
@@ -317,40 +297,20 @@ class NormalMixture:
     def log_cdf(self, y: ArrayLike) -> Array:
         """Logarithm of `cdf`, accurate in both tails.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Log probabilities, in nats.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self._at(y, lambda y: self._log_below(self._scaled(y)))
 
     def log_sf(self, y: ArrayLike) -> Array:
         """Logarithm of `sf`, accurate in both tails.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Log probabilities, in nats.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self._at(y, lambda y: self._log_below(-self._scaled(y)))
 
@@ -453,10 +413,7 @@ class NormalMixture:
         ndarray of shape (n,) or that of y
             Mean distances, in the units of y.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         if y is not None:
             return self._at(
@@ -478,20 +435,10 @@ class NormalMixture:
         The score is E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed
         form (Grimit et al. 2006). It takes time proportional to k^2 n.
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <y>
             Scores.
 
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
+        <errors>
         """
         return self.energy(as_floats("y", y)) - 0.5 * self.energy()
 
@@ -575,6 +522,9 @@ class NormalMixture:
             return least_quantile(self.means, self.stds, self.weights, tail, np.greater_equal)
         # Of -Y. Where a jump of the cdf ends at q itself, the least value is below the jump after.
         return 0.0 - least_quantile(-self.means, self.stds, self.weights, tail, np.greater)
+
+
+fill_docstrings(_TEXTS, *vars(NormalMixture).values())
 
 
 def _table(name, values):

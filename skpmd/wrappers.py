@@ -23,8 +23,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.utils import as_floats, check_level
-from skpmd._base.warn import warn
+from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 # Where others hold the fitted estimator that predicts for them, at the rows as they are.
-_HELD = {
+_WRAPPED = {
     "best_estimator_": object,  # Searches.
     "estimator": FrozenEstimator,
     "estimator_": (BayesDecisionClassifier, FixedThresholdClassifier, TunedThresholdClassifierCV),
@@ -316,7 +315,7 @@ def column_names(estimator, names=None):
             except (AttributeError, ValueError):  # Of a transformer that does not know them.
                 names = None
         return column_names(estimator[-1], names)
-    for name, kind in _HELD.items():
+    for name, kind in _WRAPPED.items():
         if isinstance(estimator, kind) and hasattr(estimator, name):
             return column_names(getattr(estimator, name), names)
     return names
@@ -331,7 +330,7 @@ def innermost(estimator, X):
     if isinstance(estimator, Pipeline):
         transforms = len(estimator) > 1 and X is not None
         return innermost(estimator[-1], estimator[:-1].transform(X) if transforms else X)
-    for name, kind in _HELD.items():
+    for name, kind in _WRAPPED.items():
         if isinstance(estimator, kind) and hasattr(estimator, name):
             return innermost(getattr(estimator, name), X)
     return estimator, X

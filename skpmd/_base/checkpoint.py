@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from skpmd._base.utils import begun_with
 from skpmd._base.version import __version__
-from skpmd._rows.opening import blocks_of, values_of
+from skpmd._rows.opening import as_blocks, computed
 from skpmd._runtime.call import clock, current, write
 from skpmd.engine.loop import on_checkpoint
 
@@ -179,15 +179,12 @@ def _strided(values, strides):
 
 @contextmanager
 def checkpointed(path, kind, parameters, data):
-    """Context of a fit that goes on from its checkpoint; a path of None is none at all.
+    """Context of a fit that goes on from its checkpoint.
 
     ``kind`` is the class of the estimator; ``parameters`` and ``data`` are dicts by name. The file
     is removed at the end of the fit. It stays where an error, Ctrl-C or the time ends the fit
     before.
     """
-    if path is None:
-        yield
-        return
     random_state = parameters.get("random_state")
     if random_state is None or isinstance(random_state, np.random.RandomState):
         random_state = copy.deepcopy(check_random_state(random_state))
@@ -221,8 +218,8 @@ def _text(value):
 def _of_rows(name, value):
     """What tells rows from others: the rows, and of data in blocks the first of these."""
     if getattr(value, "ndim", 2) == 1:
-        return values_of(name, value)
-    blocks = blocks_of(value)
+        return computed(name, value)
+    blocks = as_blocks(value)
     return value if blocks is None else (getattr(value, "shape", None), next(iter(blocks), None))
 
 

@@ -10,7 +10,7 @@ import copy
 import inspect
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +20,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.checkpoint import checkpointed
-from skpmd._base.compiled import damaged_folder
 from skpmd._base.merging import check_alike
-from skpmd._base.options import check_options, share_forgotten
-from skpmd._base.prior import adopted
+from skpmd._base.options import adopted, check_options, share_forgotten
+from skpmd._base.utils import damaged_folder, warn
 from skpmd._base.validation import (
     ENCODE,
-    checked_table,
+    checked_blocks,
     naming_conversions,
     refuse_no_table,
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
-from skpmd._base.warn import warn
 from skpmd._rows.table import BlockTable
 from skpmd._runtime.call import Call, current, during
 from skpmd._runtime.display import listeners_of
@@ -74,14 +72,14 @@ class ParticleEstimator(BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
-    ``partial_fit``, and ``_handed_on`` the names of attributes that an estimator of the same class
-    takes over beside the state where this one is its ``prior``. ``_of_words`` says what to do with
-    words in X.
+    ``partial_fit``, and ``_adopted_attributes`` the names of attributes that an estimator of the
+    same class takes over beside the state where this one is its ``prior``. ``_of_words`` says what
+    to do with words in X.
     """
 
     _frozen_parameters = ()
     _of_words = ENCODE
-    _handed_on = "n_features_in_", "feature_names_in_"
+    _adopted_attributes = "n_features_in_", "feature_names_in_"
 
     def __sklearn_is_fitted__(self):
         """Whether there is a state."""
@@ -138,7 +136,7 @@ class ParticleEstimator(BaseEstimator):
             if not isinstance(X, BlockTable):
                 return validate_data(self, X, y, **how)
             reset = how.pop("reset", True)
-            checked = checked_table(X, y, **how)
+            checked = checked_blocks(X, y, **how)
             _check_n_features(self, X, reset=reset)
             self._check_names(X.names, reset)
             return checked
@@ -211,10 +209,13 @@ class ParticleEstimator(BaseEstimator):
 
     def _checkpointed(self, fit_of):
         """Context of a fit that goes on from its checkpoint, and has one, where it is to."""
+        path = getattr(self, "checkpoint", None)
+        if path is None:
+            return nullcontext()
         parameters, data = self.get_params(deep=False), dict(fit_of)
         if getattr(self, "warm_start", False):
             data["the fit before, of warm_start"] = getattr(self, "_state", None)
-        return checkpointed(getattr(self, "checkpoint", None), type(self), parameters, data)
+        return checkpointed(path, type(self), parameters, data)
 
     def _protect_state(self):
         """Go on with a copy of the state, for what changes in place cannot be rolled back."""
@@ -267,7 +268,7 @@ class ParticleEstimator(BaseEstimator):
         if not self.__sklearn_is_fitted__():
             self._reset()
             if self.prior is not None:
-                names = self._handed_on
+                names = self._adopted_attributes
                 state, self._frozen, attributes = adopted(type(self), self.prior, names)
                 vars(self).update(attributes)
                 self._check_frozen("in the prior", "set it to the same")
@@ -283,7 +284,7 @@ class ParticleEstimator(BaseEstimator):
         first = estimators[0]
         self._reset()
         self._frozen = dict(getattr(first, "_frozen", {}))
-        for name in self._handed_on:
+        for name in self._adopted_attributes:
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
 

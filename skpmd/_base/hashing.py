@@ -13,7 +13,7 @@ def mix_bits(z):
     return z ^ (z >> np.uint64(31))
 
 
-def uniforms(X):
+def hashed_uniforms(X):
     """Numbers in (0, 1) that the bytes of each row determine."""
     state = np.zeros(len(X), dtype=np.uint64)
     with np.errstate(over="ignore"):

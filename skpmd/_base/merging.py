@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skpmd._base.prior import convergence_reasons, misfit_reasons
-from skpmd._base.progress import bar_of_rounds
+from skpmd._base.options import convergence_reasons, misfit_reasons
+from skpmd._base.steps import bar_of_rounds
 from skpmd.engine.loop import drive
 from skpmd.proposals.density_product import DensityProduct, merged_states
 from skpmd.proposals.fitted_density import share_beyond

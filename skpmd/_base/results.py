@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.records import Records
+from skpmd._base.steps import Records
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 from skpmd.proposals.agreement import evidence_of
-from skpmd.proposals.chain_draws import TARGET_ESS
+from skpmd.proposals.hmc import TARGET_ESS
 
 if TYPE_CHECKING:
     from skpmd._typing import Array
@@ -223,7 +223,7 @@ def _bound_hit(outcome):
 def history_of(records):
     """The last steps as a dict of arrays, one entry per step; ready for a DataFrame.
 
-    What only some steps have recorded is nan elsewhere.
+    What only some steps have recorded is nan for the others.
     """
     infos = records.last
     renamed = {"a": "step_size", "b": "likelihood_power"}

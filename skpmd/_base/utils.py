@@ -1,10 +1,16 @@
-"""Random generators, weighted quantiles and checks that estimators share."""
+"""Random generators, weighted quantiles, checks and warnings that estimators share."""
 
+import os
+import sys
+import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import cleandoc
 from numbers import Integral, Real
+from pickle import UnpicklingError
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 _begun = ContextVar("random state that a fit by skpmd began with", default=None)
@@ -107,3 +113,48 @@ def check_level(level, name="level"):
         remedy = " For 90 % give 0.9." if level is True else remedy
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {level!r}.{remedy}")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+
+
+_INSIDE = ("skpmd", "sklearn.base", "contextlib")
+
+
+def warn(message, category=ConvergenceWarning):
+    """Warn from the first frame that is neither ours nor scikit-learn's wrapper of ``fit``."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_inside(module):
+    return any(module == one or module.startswith(f"{one}.") for one in _INSIDE)
+
+
+def damaged_folder(error):
+    """Folder of Numba's cache if an error comes from a damaged file in it, else None."""
+    if not isinstance(error, (UnpicklingError, EOFError)):
+        return None
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals.get("__name__") == "numba.core.caching":
+            path = getattr(frame.f_locals.get("self"), "_index_path", None)
+            if path is not None:
+                return os.path.dirname(path)
+        trace = trace.tb_next
+    return None
+
+
+def filled(text, texts):
+    """A docstring with common texts in the place of their names in angle brackets."""
+    text = cleandoc(text or "")
+    for name, common in texts.items():
+        text = text.replace(name, cleandoc(common))
+    return text
+
+
+def fill_docstrings(texts, *functions):
+    """Put such texts into the docstrings of functions, or of what a class has of them."""
+    for function in functions:
+        if callable(function) and function.__doc__:  # Python may run without docstrings.
+            function.__doc__ = filled(function.__doc__, texts)

@@ -1,7 +1,7 @@
 """One table of rows, wherever they are: in memory, in blocks that are read, or on Dask.
 
-What a user gives goes through `opening.opened`: arrays stay as they are, and of all else there is a
-`table.BlockTable`. Beyond this room nobody asks which it is, for both keep one protocol:
+What a user gives goes through `opening.as_table`: arrays stay as they are, and of all else there is
+a `table.BlockTable`. Beyond this room nobody asks which it is, for both keep one protocol:
 
 * ``len(X)``, ``X.shape`` and ``X.dtype`` are those of all rows. ``X[slice]`` and ``X[places]`` are
   rows in memory, an array or a CSR matrix. ``X[mask]`` are the rows that are left, which are

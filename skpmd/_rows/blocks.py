@@ -136,6 +136,6 @@ def as_rows(X, dtype=(np.float64, np.float32)):
     )  # fmt: skip
 
 
-def names_of(block):
+def column_names_of(block):
     """Names of the columns of a block, or None."""
     return _get_feature_names(block.X) if block.names is None else block.names

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from skpmd._rows.blocks import as_block
-from skpmd._rows.dask_table import DaskBlocks, is_of_dask
-from skpmd._rows.opening import blocks_of, opened
+from skpmd._rows.dask_table import DaskBlocks
+from skpmd._rows.opening import as_blocks, as_table, is_of_dask
 from skpmd._rows.table import is_in_memory, table_of_one
 from skpmd._runtime.call import counted
 
@@ -29,7 +29,7 @@ def row_by_row(method: Method) -> Method:
 
     @wraps(method)
     def called(self, X, *args, **kwargs):
-        blocks = blocks_of(X) if is_in_memory(X) else X.blocks
+        blocks = as_blocks(X) if is_in_memory(X) else X.blocks
         if blocks is None:
             return method(self, X, *args, **kwargs)
         if signature.bind(self, X, *args, **kwargs).arguments.get("return_cov"):
@@ -53,7 +53,7 @@ def of_all_rows(score: Method) -> Method:
 
     @wraps(score)
     def called(self, X=None, y=None, sample_weight=None):
-        X, y, sample_weight = opened(X, y, sample_weight)
+        X, y, sample_weight = as_table(X, y, sample_weight)
         known = {} if sample_weight is None else {"sample_weight": sample_weight}
         return score(self, X, y, **known)
 

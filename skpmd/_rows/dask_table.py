@@ -15,27 +15,12 @@ from time import monotonic as clock
 import numpy as np
 
 from skpmd._rows.blocks import Block, Blocks, Parts
-from skpmd._rows.table import BlockTable, rows_of
+from skpmd._rows.table import BlockTable, read_rows
 from skpmd._runtime.call import phase, tick
 
 _FEW = 8  # Results of blocks that are added up, or come here, at a time.
 _PATIENCE = 1.0  # Seconds after which a wait for workers looks up.
 _SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be another message.
-
-
-def is_of_dask(value):
-    """Whether a value is an array or a data frame of Dask, which need not be installed."""
-    # Any attribute of what is merely delayed is another delayed value.
-    return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
-
-
-def refuse_delayed(name, value):
-    """TypeError of a value that Dask has not computed and of which no shape is known."""
-    if hasattr(type(value), "__dask_graph__") and not is_of_dask(value):
-        raise TypeError(
-            f"{name} is {type(value).__name__} of Dask, and its shape is not known: give a "
-            "dask.array.from_delayed(...) of it with its shape, or what its compute() returns."
-        )
 
 
 class DaskBlocks(Blocks):
@@ -141,7 +126,7 @@ def _sum(sent, *parts):
 
 def _taken(X, how, some):
     """Some rows of a block, as a table reads them."""
-    return rows_of(X, *how)[some]
+    return read_rows(X, *how)[some]
 
 
 def _with_rest(function, X, how, some, rest):

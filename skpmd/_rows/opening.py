@@ -10,13 +10,13 @@ import numpy as np
 
 from skpmd._rows.arrow import ArrowBlocks
 from skpmd._rows.blocks import Block, Blocks, as_rows, of_file
-from skpmd._rows.dask_table import DaskBlocks, DaskTable, is_of_dask, refuse_delayed
-from skpmd._rows.order import group_size
+from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from skpmd._rows.table import (
     BlockTable,
     are_few,
-    column_of,
+    group_size,
     is_in_memory,
+    joined_column,
     refuse_unlike,
     summary_of,
     table_of_one,
@@ -29,7 +29,22 @@ if TYPE_CHECKING:
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
 
 
-def blocks_of(X):
+def is_of_dask(value):
+    """Whether a value is an array or a data frame of Dask, which need not be installed."""
+    # Any attribute of what is merely delayed is another delayed value.
+    return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
+
+
+def refuse_delayed(name, value):
+    """TypeError of a value that Dask has not computed and of which no shape is known."""
+    if hasattr(type(value), "__dask_graph__") and not is_of_dask(value):
+        raise TypeError(
+            f"{name} is {type(value).__name__} of Dask, and its shape is not known: give a "
+            "dask.array.from_delayed(...) of it with its shape, or what its compute() returns."
+        )
+
+
+def as_blocks(X):
     """The `Blocks` that X is; None of what scikit-learn makes an array of."""
     if isinstance(X, Blocks):
         return X
@@ -45,23 +60,23 @@ def blocks_of(X):
     return None
 
 
-def values_of(name, values):
+def computed(name, values):
     """y or weights of all rows: computed where they are a collection of Dask."""
     refuse_delayed(name, values)
     return np.asarray(values.compute()) if is_of_dask(values) else values
 
 
-def opened(X, y=None, sample_weight=None):
+def as_table(X, y=None, sample_weight=None):
     """X, y and weights: X a `BlockTable` where it is data in blocks, else all as they are given.
 
     Blocks are gone through once, and have y and weights, or these are given for all rows.
     """
-    blocks = None if isinstance(X, BlockTable) else blocks_of(X)
+    blocks = None if isinstance(X, BlockTable) else as_blocks(X)
     if blocks is None:
         return X, y, sample_weight
     found, rows = _first_pass(blocks)
-    given = {"y": values_of("y", y), "sample_weight": values_of("sample_weight", sample_weight)}
-    of_blocks = {"y": column_of(found, "y"), "sample_weight": column_of(found, "weight")}
+    given = {"y": computed("y", y), "sample_weight": computed("sample_weight", sample_weight)}
+    of_blocks = {"y": joined_column(found, "y"), "sample_weight": joined_column(found, "weight")}
     for name, values in given.items():
         if values is not None and of_blocks[name] is not None:
             raise ValueError(f"{name} is given, and in the blocks of X too: leave one of them out.")
@@ -103,13 +118,13 @@ def in_parts(partial_fit: Method) -> Method:
     def called(self, *args, **kwargs):
         given = signature.bind(self, *args, **kwargs).arguments
         X = given.get("X")
-        blocks = X if isinstance(X, BlockTable) else blocks_of(X)
+        blocks = X if isinstance(X, BlockTable) else as_blocks(X)
         if blocks is None:
             return partial_fit(self, *args, **kwargs)
         rest = {**{name: one for name, one in given.items() if name != "self"}, "X": blocks}
         with self._all_or_nothing():
             of_rows = [rest.get(name) for name in ("X", "y", "sample_weight")]
-            X, y, weight = opened(*of_rows)
+            X, y, weight = as_table(*of_rows)
             rest.update(X=X, y=y, sample_weight=weight)
             known = {name: one for name, one in rest.items() if one is not None}
             if is_in_memory(X):
@@ -130,7 +145,7 @@ def in_parts(partial_fit: Method) -> Method:
 
 def _for_each_row(known, n):
     """The arguments that have a value for each of n rows; a number that stands for all is none."""
-    found = {name: values_of(name, known[name]) for name in _OF_ROWS if name in known}
+    found = {name: computed(name, known[name]) for name in _OF_ROWS if name in known}
     found = {name: values for name, values in found.items() if np.ndim(values)}
     for name, values in found.items():
         if len(values) != n:

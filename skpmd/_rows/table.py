@@ -1,15 +1,134 @@
-"""Rows of blocks that read as one array, and the first pass over the blocks, which makes them."""
+"""Rows of blocks that read as one array, and in which order a pass goes through them.
+
+A pass in random order goes through groups of blocks of consecutive rows. Blocks come in random
+order, and the rows of a group are mixed: so data in files are read in pieces, a group of them is
+in memory, and rows that are sorted by their label come mixed. The order depends on the number of
+rows alone, not on where they are. Up to one group, which is all that most data are, it is a plain
+permutation.
+"""
 
 import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from skpmd._rows.blocks import as_rows, names_of
-from skpmd._rows.order import group_size
-from skpmd._rows.read_ahead import ReadAhead
+from skpmd._rows.blocks import as_rows, column_names_of
+
+# Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
+# group has so many blocks.
+_BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
+
+
+def block_size(X):
+    """Number of consecutive rows that a pass in random order leaves together."""
+    if getattr(X, "is_sparse", False) or sparse.issparse(X):
+        return _SPARSE_BLOCK
+    n_columns = np.prod(X.shape[1:], dtype=int) if hasattr(X, "shape") else 1
+    return int(np.clip(_BLOCK_NUMBERS // max(1, n_columns), 1, _MAX_BLOCK))
+
+
+def group_size(X):
+    """Number of rows that such a pass shuffles at a time; tables of no more are in memory."""
+    return _GROUP * block_size(X)
+
+
+def in_random_order(size, sizes, rng, replace=False):
+    """Batches of so many rows each (``sizes``), in random order, as sorted places.
+
+    Yields, for each group of blocks of ``size`` rows, the places of all rows that its batches have,
+    and those of each batch in a list. With ``replace`` rows of a group are drawn with replacement.
+    """
+    left, done = np.empty(0, dtype=np.int32), 0
+    for group in _groups(int(np.sum(sizes)), size, rng, replace):
+        left, start, batches = np.concatenate([left, group]) if len(left) else group, 0, []
+        while done < len(sizes) and start + sizes[done] <= len(left):
+            batches.append(np.sort(left[start : start + sizes[done]]))
+            start, done = start + sizes[done], done + 1
+        yield left[:start], batches
+        left = left[start:]
+
+
+def _groups(n, size, rng, replace):
+    """Places of the rows of a pass, a group of blocks of ``size`` rows at a time."""
+    n_blocks = -(-n // size)
+    n_groups = -(-n_blocks // _GROUP)
+    if n_groups > 1:
+        # A pass draws before its first batch alone, for a fit that was cut off goes on in it.
+        rng = np.random.default_rng(rng.integers(2**63))
+    blocks = np.arange(n_blocks) if n_groups == 1 else rng.permutation(n_blocks)
+    # Half the memory where numbers of rows allow for it.
+    dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    for some in np.array_split(blocks, n_groups):
+        places = [np.arange(i * size, min((i + 1) * size, n), dtype=dtype) for i in np.sort(some)]
+        places = np.concatenate(places)
+        if replace:
+            yield places[rng.integers(len(places), size=len(places))]
+        else:
+            rng.shuffle(places)
+            yield places
+
+
+_WORTH_A_THREAD = 2e-3  # Seconds that a block takes to be read; handing it over takes a twentieth.
+
+
+class ReadAhead:
+    """The block that was read last, for any thread, and the one that is asked for after it.
+
+    Blocks are read one at a time, and nobody depends on when: what fails in the thread is read
+    again by whoever asks for it, and fails there. Blocks that are quickly read are read when they
+    are asked for.
+    """
+
+    def __init__(self):
+        self._lock, self._last = Lock(), (-1, None)
+        self._thread, self._ahead = None, (-1, None)  # A place, and the future of its block.
+        self._seconds = 0.0  # That the last block took.
+
+    def block(self, place, read, following=None):
+        """``read(place)``, and begin with that of the place that ``following`` is, if any."""
+        with self._lock:
+            known, rows = self._last
+            if known == place:
+                return rows
+            del rows
+            self._last = -1, None  # So that no more than two of them are in memory together.
+            rows = self._taken(place)
+            if rows is None:
+                rows, self._seconds = timed(read, place)
+            self._last = place, rows
+            if following is not None and self._seconds >= _WORTH_A_THREAD:
+                self._thread = self._thread or ThreadPoolExecutor(max_workers=1)
+                self._ahead = following, self._thread.submit(timed, read, following)
+            return rows
+
+    def follows(self, place):
+        """Whether the block that was read last is the one before this."""
+        return self._last[0] == place - 1 >= 0
+
+    def _taken(self, place):
+        """The rows of a block that has been read ahead; None of another one, and of a failure."""
+        (known, future), self._ahead = self._ahead, (-1, None)
+        # Another block is waited for too: what is read need not bear two readers.
+        if future is None or future.exception() is not None or known != place:
+            return None
+        rows, self._seconds = future.result()
+        return rows
+
+    def __reduce__(self):
+        """What is pickled: no block, no lock and no thread."""
+        return ReadAhead, ()
+
+
+def timed(read, place):
+    """The rows of a block, and the seconds that they took."""
+    start = time.perf_counter()
+    rows = read(place)
+    return rows, time.perf_counter() - start
 
 
 class BlockTable:
@@ -136,10 +255,10 @@ class BlockTable:
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
 
     def _rows_of(self, place):
-        return rows_of(self.blocks[place].X, *self._how(place))
+        return read_rows(self.blocks[place].X, *self._how(place))
 
     def _how(self, place):
-        """What `rows_of` takes beside a block."""
+        """What `read_rows` takes beside a block."""
         n = int(np.diff(self._ends, prepend=0)[place])
         return self._function, self.dtype, place, (n, self.shape[1])
 
@@ -152,7 +271,7 @@ def _after(first, second, rows):
     return second(first(rows))
 
 
-def rows_of(X, function, dtype, place, shape):
+def read_rows(X, function, dtype, place, shape):
     """A function of the rows of a block, which has to be of this shape."""
     rows = function(as_rows(X, dtype))
     if rows.shape != shape:
@@ -223,7 +342,7 @@ class Summary(NamedTuple):
 def summary_of(rows, block):
     """The `Summary` of a block, whose rows are these floats."""
     return Summary(
-        rows.shape, rows.dtype, sparse.issparse(rows), names_of(block), *limits(rows),
+        rows.shape, rows.dtype, sparse.issparse(rows), column_names_of(block), *limits(rows),
         has_missing(rows), block.y, block.weight,
     )  # fmt: skip
 
@@ -253,7 +372,7 @@ def refuse_unlike(found):
             raise ValueError(f"Block {place} of X has other names of columns than the first one.")
 
 
-def column_of(found, name):
+def joined_column(found, name):
     """y or weights of all rows, of the `Summary` of each block; None where no block has them."""
     parts = [getattr(one, name) for one in found]
     if all(part is None for part in parts):

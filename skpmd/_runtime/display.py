@@ -7,7 +7,7 @@ _UNNAMED = "other work"  # What no phase names; it is shown where it lasts.
 _DELAY = 0.5  # Seconds until a phase inside another has a bar.
 
 
-def clock():
+def display_clock():
     """Seconds since some moment."""
     return perf_counter()
 
@@ -28,7 +28,7 @@ class Lines:
     """Progress in lines, one a second at most, and one at the end of each outer phase."""
 
     def __init__(self, delay):
-        self.delay, self.phases, self.last = delay, [], clock()
+        self.delay, self.phases, self.last = delay, [], display_clock()
 
     def open(self, name, total):
         """A further phase."""
@@ -37,24 +37,24 @@ class Lines:
 
     def write(self, text):
         """Print a line that belongs to no step."""
-        self.last = clock()
+        self.last = display_clock()
         print(text)
 
     def show(self):
         """Print how far all open phases have come, if a second has gone by."""
-        if clock() >= self.last + _SECONDS:
+        if display_clock() >= self.last + _SECONDS:
             self.write(" | ".join(one.described() for one in self.phases))
 
 
 class _Lined:
     def __init__(self, lines, name, total):
         self.lines, self.name, self.total = lines, name or _UNNAMED, total
-        self.start, self.done, self.text = clock(), 0, ""
+        self.start, self.done, self.text = display_clock(), 0, ""
         self.first = None  # When the first steps had been made, and how many they were.
 
     def advance(self, n, text):
         self.done, self.text = self.done + n, text or self.text
-        self.first = self.first or (clock(), self.done)
+        self.first = self.first or (display_clock(), self.done)
         self.lines.show()
 
     def tick(self):
@@ -62,7 +62,7 @@ class _Lined:
 
     def close(self):
         self.lines.phases.remove(self)
-        seconds = clock() - self.start
+        seconds = display_clock() - self.start
         delay = self.lines.delay if self.name != _UNNAMED else _SECONDS
         if not self.lines.phases and seconds >= delay:
             steps = f"{self.done} in " if self.done else ""
@@ -73,14 +73,14 @@ class _Lined:
 
         The first steps are no measure of those to come: kernels may be compiled in them.
         """
-        seconds = clock() - self.start
+        seconds = display_clock() - self.start
         steps = f" {self.done}" if self.done else ""
         if self.total and self.done:
             steps = f" {self.done}/{self.total} ({self.done / self.total:.0%})"
         since, before = self.first or (0.0, 0)
         if not self.total or self.done == before:
             return f"{self.name}{steps}, {seconds:.0f} s so far{self._rest()}"
-        left = (clock() - since) * max(0, self.total - self.done) / (self.done - before)
+        left = (display_clock() - since) * max(0, self.total - self.done) / (self.done - before)
         return f"{self.name}{steps}, {left:.0f} s left{self._rest()}"
 
     def _rest(self):
@@ -106,7 +106,7 @@ class Bars:
 class _Barred:
     def __init__(self, bars, name, total):
         self._bars, self._name, self._total = bars, name or _UNNAMED, total
-        self._start, self._done, self._bar = clock(), 0, None
+        self._start, self._done, self._bar = display_clock(), 0, None
         self._is_outer = bool(name) and not bars.phases
         self._show("")
 
@@ -125,7 +125,7 @@ class _Barred:
 
     def _show(self, text):
         """The bar as it is now; it is made when there is something to show."""
-        seconds = clock() - self._start
+        seconds = display_clock() - self._start
         if self._bar is None:
             if seconds < (self._bars.delay if self._is_outer else _DELAY):
                 return

@@ -17,9 +17,7 @@ from skpmd._base.merging import (
     merge_densities,
     n_shards,
 )
-from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.prior import convergence_reasons
-from skpmd._base.progress import bar_of_rounds, bar_of_steps
+from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS, convergence_reasons
 from skpmd._base.results import (
     OF_STEPS,
     ParticleResults,
@@ -28,11 +26,18 @@ from skpmd._base.results import (
     convergence_warnings,
     results_of,
 )
-from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
-from skpmd._base.utils import as_generator
+from skpmd._base.steps import (
+    Stream,
+    advance,
+    bar_of_rounds,
+    bar_of_steps,
+    first_stream,
+    kernel_step,
+    stream_after,
+)
+from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import refuse_no_table
-from skpmd._base.warn import warn
-from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
@@ -507,7 +512,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             options = self._loop_options()
             self._reset()
             model, rows, given = self._read(X, y, sample_weight, reset=True)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd._base.merging import check_equal, refuse_copies
-from skpmd.engine.values import without_errors
+from skpmd.engine.edges import without_errors
 from skpmd.proposals.density_product import Shard
 
 # Log priors of shards may differ by so much, beside a constant: they are the user's own functions,

@@ -8,8 +8,8 @@ import numpy as np
 from skpmd._base.utils import as_floats
 from skpmd._runtime.threads import each
 from skpmd.custom._rows import select
+from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
-from skpmd.engine.values import NotANumberError
 
 # Functions are called for particles in parts of so many numbers, rows times particles: that fits a
 # cache, and whatever the number of threads the parts are the same.

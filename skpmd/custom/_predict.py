@@ -8,16 +8,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.left_out import check_rows_of_fit
-from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
+from skpmd._base.leave_one_out import check_rows_of_fit
+from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, weighted_quantile
 from skpmd._base.validation import checked_weights
-from skpmd._base.warn import warn
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._support import closing_rows
-from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
+from skpmd.custom._tables import check_sum, count, parts_of_table, pointwise_table, values_table
 from skpmd.engine.resampling import random_draws
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
@@ -269,7 +268,7 @@ class CustomPredictions:
             table = self._density_table(model, theta, batch)
             return logsumexp(np.log(weights)[:, None] + table, axis=0)
 
-        parts = in_parts(rows.data.X, rows.data.y, len(theta))
+        parts = parts_of_table(rows.data.X, rows.data.y, len(theta))
         with self._threads():
             density = np.concatenate(list(in_order(of, parts)))
         if sample_weight is not None:
@@ -314,11 +313,11 @@ class CustomPredictions:
         def of(batch):
             with noted("predict_mean", theta):
                 values = self.predict_mean(theta.copy(), batch.X)
-            table = checked_table("predict_mean", values, len(theta), count(batch))
+            table = values_table("predict_mean", values, len(theta), count(batch))
             return reduce(_no_nan("predict_mean", table), weights)
 
         with self._threads():
-            return np.concatenate(each(of, in_parts(X, None, len(theta))))
+            return np.concatenate(each(of, parts_of_table(X, None, len(theta))))
 
     def _over_draws(self, X, reduce):
         """``reduce(table, weights)`` of draws of y, for one row after another."""
@@ -337,7 +336,7 @@ class CustomPredictions:
         """A draw of y under each particle, (m, n) or (m, n, t)."""
         with noted("sample_targets", theta):
             values = self.sample_targets(theta.copy(), batch.X, rng)
-        return checked_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
+        return values_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
 
 
 def _no_nan(name, table):

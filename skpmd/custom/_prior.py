@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from skpmd._base.prior import coordinates_named, posterior_of_prior
+from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity

@@ -2,22 +2,17 @@
 
 import numpy as np
 
-from skpmd._base.streaming import kernel_step
+from skpmd._base.steps import kernel_step, n_draws, redrawn, step_in_place
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import project
-from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.edges import Unbounded, edges, without_errors
 from skpmd.engine.model import Model
-from skpmd.engine.rejuvenation_error import RejuvenationErrors, errors_of
-from skpmd.engine.values import without_errors
 from skpmd.proposals.fitted_proposals import fitted_proposals
 from skpmd.proposals.from_values import from_values
 from skpmd.proposals.importance_rounds import importance_sample
 
 # With a smaller share of the draws effective the kernel density estimate rejuvenates them instead.
 _MIN_SHARE = 0.3
-# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
-# last for more steps, and a polynomial needs them.
-_FEW_ROWS, _MORE = 500, 3
 _STARTS = 200  # Searches start from so many of the heaviest particles.
 
 
@@ -29,51 +24,44 @@ def step_from_values(stream, model, batches, a, b, options, rng):
     particles for that, or log q is no cubic, the step is that of `kernel_step`. Coordinates with
     edges are replaced by others without (`skpmd.engine.edges`).
     """
-    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
-    m = options.n_particles * (_MORE if few else 1)
     if stream.particles is None:
-        info = None
+        info, m = None, n_draws(options, batches)
         for outcome in from_values(model, batches, options._replace(n_particles=m), rng):
             info = outcome.infos[-1] if outcome.infos else info
         first = stream._replace(particles=outcome.particles, n_left_out=outcome.n_left_out)
         return first, info._replace(a=a, b=b)
     lower, upper = edges(without_errors(model.log_prior), stream.particles.theta)
     if np.isinf([lower, upper]).all():
-        return _next_step(stream, model, batches, a, b, m, options, rng)
+        return _next_step(stream, model, batches, a, b, options, rng)
     free = Unbounded(model, lower, upper)
     stream = stream._replace(particles=free.freed(stream.particles))
-    stream, info = _next_step(stream, free, batches, a, b, m, options, rng)
+    stream, info = _next_step(stream, free, batches, a, b, options, rng)
     return stream._replace(particles=free.restored(stream.particles)), info
 
 
-def _next_step(stream, model, batches, a, b, m, options, rng):
-    """One step after the first, where no coordinate has an edge; rejuvenations draw m particles."""
+def _next_step(stream, model, batches, a, b, options, rng):
+    """One step after the first, where no coordinate has an edge."""
     if a > 0.0 and np.isnan(stream.particles.log_pi).any():  # Of Hamiltonian moves, or an average.
         return kernel_step(stream, model, batches, a, b, options, rng)
-    in_place = options.settings._replace(rejuvenation="never")
-    observer = RejuvenationErrors(model.monitored, stream.error_terms)
-    stayed, info = mirror.step(
-        stream.particles, model, batches, a, b, in_place, rng, observer=observer
-    )
+    before, m = stream.particles, n_draws(options, batches)
+    after, info = step_in_place(stream, model, batches, a, b, options, rng)
     if info.ess >= options.settings.ess_threshold * options.n_particles:
-        return stream._replace(particles=stayed, error_terms=observer.terms), info
-    outcome = _drawn(stream.particles, stayed, model, batches, a, b, m, rng)
+        return after, info
+    stayed = after.particles
+    gaussian = project(stayed, rejuvenation_error.NO_ERROR, model.monitored).gaussian
+    cubic = cubic_surrogate.fit(before, stayed, gaussian)
+    outcome = None
+    if cubic is not None:
+        outcome = _drawn(stayed, _AfterStep(model, cubic, a), batches, b, m, rng)
     if outcome is None:
         return kernel_step(stream, model, batches, a, b, options, rng)
-    log_prior = model.log_prior(outcome.particles.theta)
-    moved = outcome.particles._replace(log_prior=log_prior)
-    error_terms = rejuvenation_error.fade(stream.error_terms, a)
     error_terms = cubic_surrogate.error_terms_of(
-        outcome.notes["cubic"], stream.particles, stayed, error_terms, model.monitored
+        cubic, before, stayed, rejuvenation_error.fade(stream.error_terms, a), model.monitored
     )
     error_terms = rejuvenation_error.of_conflict(
-        error_terms, stream.particles, stayed, moved, model.monitored
+        error_terms, before, stayed, outcome.particles, model.monitored
     )
-    by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
-    info = outcome.infos[-1]._replace(
-        a=a, rejuvenations=1, rejuvenation_error=by_rejuvenation, mean_error=total
-    )
-    return stream._replace(particles=moved, error_terms=error_terms), info
+    return redrawn(stream, outcome, error_terms, a, model)
 
 
 class _AfterStep(Model):
@@ -91,13 +79,8 @@ class _AfterStep(Model):
             return np.where(log_prior > -np.inf, log_q + self._a * log_prior, -np.inf)
 
 
-def _drawn(particles, stayed, model, batches, a, b, m, rng):
+def _drawn(stayed, target, batches, b, m, rng):
     """Weighted draws from proposals for the outcome of a step; None where that is not sound."""
-    gaussian = project(stayed, rejuvenation_error.NO_ERROR, model.monitored).gaussian
-    cubic = cubic_surrogate.fit(particles, stayed, gaussian)
-    if cubic is None:
-        return None
-    target = _AfterStep(model, cubic, a)
 
     def log_joint(theta):
         log_prior = target.log_prior(theta)
@@ -110,8 +93,6 @@ def _drawn(particles, stayed, model, batches, a, b, m, rng):
     if found is None or not found.complete:
         return None
     outcome = importance_sample(
-        target, batches, found.components, found.shares, m, b, rng, _MIN_SHARE
+        target, batches, (found.components, found.shares), m, b, rng, _MIN_SHARE
     )
-    if outcome.infos[0].ess < _MIN_SHARE * m:
-        return None
-    return outcome._replace(notes={"cubic": cubic})
+    return outcome if outcome.infos[0].ess >= _MIN_SHARE * m else None

@@ -3,8 +3,7 @@
 import numpy as np
 
 from skpmd.engine import mirror
-from skpmd.engine.edges import edges
-from skpmd.engine.values import without_errors
+from skpmd.engine.edges import edges, without_errors
 
 # Steps over an edge are looked for between so many pairs of particles, by so many halvings.
 _PAIRS, _HALVINGS = 32, 30

@@ -10,7 +10,7 @@ _ROUNDING = 1e-8  # Of a sum over rows.
 _POINTWISE = "log_likelihood_pointwise"
 
 
-def checked_table(name, values, m, n, *, by_targets=True, numbers=True):
+def values_table(name, values, m, n, *, by_targets=True, numbers=True):
     """What a function returned as an array of shape (m, n) or, ``by_targets``, (m, n, t).
 
     ``n`` is None where there are no rows that could be counted. With ``numbers`` they are float64.
@@ -31,7 +31,7 @@ def checked_table(name, values, m, n, *, by_targets=True, numbers=True):
     return values.astype(np.float64, copy=False)
 
 
-def in_parts(X, y, m):
+def parts_of_table(X, y, m):
     """All rows as batches that fit a cache with m particles; one where there are no data."""
     return rows_of(X, y, None, max(1, AT_ONCE // m)).whole()
 
@@ -56,7 +56,7 @@ def likelihood_of(log_likelihood, pointwise):
 
     def summed(theta, X, y, sample_weight):
         n = None if X is None and y is None else len(sample_weight)
-        table = checked_table(_POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
+        table = values_table(_POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
         with np.errstate(over="ignore", invalid="ignore"):  # What is no number is refused later.
             # Rows that only the function knows have no weights.
             return table.sum(axis=1) if n is None else table @ sample_weight
@@ -76,7 +76,7 @@ def pointwise_table(model, pointwise, theta, batch):
 
     def of(some):
         values = pointwise(some.copy(), batch.X, batch.y)
-        table = checked_table(_POINTWISE, values, len(some), count(batch), by_targets=False)
+        table = values_table(_POINTWISE, values, len(some), count(batch), by_targets=False)
         wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
         refuse_no_numbers(_POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
         return table

@@ -134,10 +134,10 @@ def edges(log_prior, draws):
     lower = _edge(log_prior, probes, low - reach, reach)
     upper = _edge(log_prior, probes, high + reach, reach)
     # Draws that lie on an edge, several at one place, are of a discrete coordinate.
-    low_once, high_once = ((draws == end).sum(axis=0) == 1 for end in (low, high))
+    low_is_single, high_is_single = ((draws == end).sum(axis=0) == 1 for end in (low, high))
     return (
-        np.where((lower < low) & low_once, lower, -np.inf),
-        np.where((upper > high) & high_once, upper, np.inf),
+        np.where((lower < low) & low_is_single, lower, -np.inf),
+        np.where((upper > high) & high_is_single, upper, np.inf),
     )
 
 
@@ -183,3 +183,29 @@ def _edge(log_prior, probes, outside, reach):
 
 def _log(distance):
     return np.log(np.maximum(distance, np.finfo(float).tiny))
+
+
+class NotANumberError(FloatingPointError):
+    """Some values of a user's function are nan or +inf; it carries all of that call.
+
+    They are those of the very function that was called, and nothing to whoever adds to them.
+    """
+
+    def __init__(self, message, values):
+        super().__init__(message)
+        self.values = values
+
+
+def without_errors(function):
+    """A function of points (k, d) that is -inf where it has no number."""
+
+    def values(theta):
+        try:
+            return function(theta)
+        except FloatingPointError:
+            if len(theta) == 1:
+                return np.array([-np.inf])
+            middle = len(theta) // 2  # There may be few of them among many.
+            return np.concatenate([values(theta[:middle]), values(theta[middle:])])
+
+    return values

@@ -18,11 +18,11 @@ import numpy as np
 
 from skpmd._runtime.call import OutOfTime, current
 from skpmd.engine import mirror, schedules
-from skpmd.engine.averaging import include
 from skpmd.engine.mirror import Settings
-from skpmd.engine.particles import Particles, equally_weighted
+from skpmd.engine.particles import Particles, equally_weighted, weights
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
+from skpmd.engine.resampling import resample
 from skpmd.engine.reweight import MAX_ROUNDS, reweighting
 from skpmd.engine.sums import batches_of
 
@@ -377,3 +377,32 @@ def _n_particles(options, t, d):
     return schedules.n_particles_at(
         t, options.n_particles, options.particle_growth, ceiling, d, options.settings.smoothness
     )
+
+
+class Average(NamedTuple):
+    """Equally weighted particles of sum_t gamma_t q_t / sum_t gamma_t."""
+
+    theta: np.ndarray  # (m, d): Particles.
+    total: float  # Sum of the step sizes so far.
+
+
+def include(average, particles, gamma, scheme, rng):
+    """Take the iterate q_t into the average with weight gamma_t.
+
+    Each slot is replaced by a draw from q_t with probability gamma_t / sum of gamma so far
+    (the number of replaced slots is fixed by systematic rounding), so every slot is at all times
+    a draw from the weighted average of the iterates: a reservoir, in the memory of one set.
+    """
+    w = weights(particles.log_ratio)
+    m = len(particles.theta)
+    if average is None:
+        return Average(particles.theta[resample(scheme, w, m, rng)], gamma)
+    theta, total = average.theta, average.total + gamma
+    if len(theta) != m:  # Where the particles grow in number the average grows with them.
+        theta = theta[rng.integers(len(theta), size=m)]
+    n = int(np.floor(m * gamma / total + rng.random()))
+    if n:
+        theta = theta.copy()
+        slots = rng.choice(m, n, replace=False)
+        theta[slots] = particles.theta[resample(scheme, w, n, rng)]
+    return Average(theta, total)

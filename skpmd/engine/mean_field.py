@@ -17,10 +17,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from skpmd._runtime.call import phase
 from skpmd.engine.loop import resumable
+from skpmd.engine.variational import newton
 
-# A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a
-# quarter of it, as in `skpmd.engine.variational.laplace`.
-_MIN_PROGRESS, _MAX_OVERSHOOT = 0.9, 0.25
 # A step shorter than this is the last; its length is the Euclidean norm in standard deviations.
 _SHORT = 0.02
 # Newton's method takes so many steps at most.
@@ -101,30 +99,13 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
 
 @phase("Newton's method")
 def _climb(target, mean, variance):
-    """Newton's method for E_q[grad log p] = 0 at fixed variances: (mean, target, arrived).
+    """Newton's method for E_q[grad log p] = 0 at fixed variances: (mean, target, arrived)."""
 
-    A step is halved until the slope along it has fallen, as in `skpmd.engine.variational.laplace`.
-    """
-    at = target(mean, variance)
-    at = at._replace(precision=np.maximum(at.precision, _MIN_PRECISION))
-    for _ in range(_MAX_STEPS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            move = _solve(at)
-            slope = at.gradient @ move  # The squared length of the step, in standard deviations.
-        if not np.isfinite(slope):  # Numbers have overflowed.
-            return mean, at, False
-        if slope < _SHORT**2:
-            return mean, at, True
-        length = 1.0
-        while True:
-            ahead = target(mean + length * move, variance)
-            left = ahead.gradient @ move / slope
-            if -_MAX_OVERSHOOT < left < _MIN_PROGRESS or length < 1e-6:
-                break
-            length *= 0.5
-        mean = mean + length * move
-        at = ahead._replace(precision=np.maximum(ahead.precision, _MIN_PRECISION))
-    return mean, at, False
+    def floored(mean):
+        at = target(mean, variance)
+        return at._replace(precision=np.maximum(at.precision, _MIN_PRECISION))
+
+    return newton(floored, _solve, mean, floored(mean), _MAX_STEPS, _SHORT)
 
 
 def _solve(at):

@@ -16,11 +16,10 @@ from scipy.stats import norm, rankdata, t
 
 from skpmd._runtime.call import phase
 from skpmd.engine import metropolis
-from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.edges import NotANumberError, Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import is_ctrl_c
 from skpmd.engine.particles import log_sum_exp
-from skpmd.engine.values import NotANumberError
 
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
 # scales and the Student density.

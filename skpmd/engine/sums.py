@@ -12,7 +12,7 @@ from operator import add
 import numpy as np
 
 
-def are_elsewhere(batches):
+def are_distributed(batches):
     """Whether batches are best gone through where they are, and not one by one."""
     return callable(getattr(batches, "total", None))
 
@@ -24,12 +24,12 @@ def batches_of(batch):
 
 def total(function, batches, add=add):
     """Sum of ``function(batches)`` over all batches; ``add(one, other)`` makes one of two."""
-    return batches.total(function, add) if are_elsewhere(batches) else function(batches)
+    return batches.total(function, add) if are_distributed(batches) else function(batches)
 
 
 def add_up(function, batches, *into):
     """Add to arrays, in place, what ``function(batches, *into)`` adds to them; return them."""
-    if not are_elsewhere(batches):
+    if not are_distributed(batches):
         function(batches, *into)
         return into
     empty = partial(_from_zero, function, [one.shape for one in into])

@@ -37,25 +37,43 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     The model offers ``gaussian_target``, ``start`` has the shape (d,), and b is the power of the
     likelihood.
     """
-    mean = start
-    gradient, precision = model.gaussian_target(mean, None, batches, b)
+
+    def target(mean):
+        return model.gaussian_target(mean, None, batches, b)
+
+    def solve(at):
+        return cho_solve(cho_factor(at[1], lower=True), at[0])
+
+    mean, (_, precision), _ = newton(target, solve, start, target(start), max_iter, tol)
+    return Gaussian(mean, _chol_of_inverse(precision))
+
+
+def newton(target, solve, mean, at, max_iter, tol):
+    """Newton's method for a gradient of zero: the end, what the target is there, and if it is one.
+
+    ``target`` maps a mean (d,) to a tuple whose first entry is the gradient, ``at`` is that of the
+    first mean, and ``solve`` maps such a tuple to the step. Steps end where the next would be
+    shorter than ``tol``. The last value says whether they did.
+    """
     for _ in range(max_iter):
-        move = cho_solve(cho_factor(precision, lower=True), gradient)
-        slope = gradient @ move  # the squared length of the step in standard deviations
+        with np.errstate(over="ignore", invalid="ignore"):
+            move = solve(at)
+            slope = at[0] @ move  # The squared length of the step, in standard deviations.
+        if not np.isfinite(slope):  # Numbers have overflowed.
+            return mean, at, False
         if slope < tol**2:
-            break
+            return mean, at, True
         length = 1.0
         while True:
-            ahead = model.gaussian_target(mean + length * move, None, batches, b)
+            ahead = target(mean + length * move)
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
             if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
                 break
             length *= 0.5
-        mean = mean + length * move
-        gradient, precision = ahead
-    return Gaussian(mean, _chol_of_inverse(precision))
+        mean, at = mean + length * move, ahead
+    return mean, at, False
 
 
 @phase("Gaussian mirror descent")

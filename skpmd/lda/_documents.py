@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._rows.order import block_size, group_size, in_random_order
 from skpmd._rows.rows import taking
+from skpmd._rows.table import block_size, group_size, in_random_order
 
 # Documents that a pass in random order takes from X at once, which is slow for a few.
 _TAKEN = 1024

@@ -13,10 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.utils import as_generator
+from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import checked_weights, fit_context, naming_conversions
-from skpmd._base.warn import warn
-from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import limits, mapped
 from skpmd.lda import _results as results
 from skpmd.lda._documents import chosen, groups_of
@@ -455,7 +454,7 @@ None, default=None
         """
         data = {"X": X, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight)
@@ -560,7 +559,7 @@ None, default=None
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return results.posterior_of(*given, self.weighting, names, block.draws)
+        return results.topic_posterior(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self) -> Array:

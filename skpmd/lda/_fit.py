@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps
-from skpmd._base.records import Records
+from skpmd._base.steps import Records, bar_of_steps
 from skpmd._runtime.call import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
@@ -88,15 +87,15 @@ def fit_topics(parameters, X, weight, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
-    is_auto, held, until_still = parameters.max_iter == "auto", None, False
+    is_auto, drawing, until_still = parameters.max_iter == "auto", None, False
     X, weight, stopping = held_out(parameters, X, weight, rng)
     n, total = X.shape[0], total_of(X, weight)
     size = batch_size_of(parameters, float(n))
     state = initialise(parameters, X, weight, total, size, rng)
     if is_auto:
-        held = _to_draw(parameters, state, X, weight)
+        drawing = _to_draw(parameters, state, X, weight)
         is_last = not parameters.max_full_iter and parameters.weighting != "posterior"
-        until_still = held is None and is_last
+        until_still = drawing is None and is_last
         passes = _n_passes(X) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
     state = after_steps(parameters, state, X, weight, total, size, stopping, until_still)
@@ -108,8 +107,8 @@ def fit_topics(parameters, X, weight, rng):
     scores = None if stopping is None else tuple(stopping.scores)
     n_iter = block.n_visits // n
     state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
-    if held is not None and not state.interrupted:
-        after = drive(_with_draws(state, *held))
+    if drawing is not None and not state.interrupted:
+        after = drive(_with_draws(state, *drawing))
         state = after.value._replace(interrupted=after.interrupted)
     elif state.change is not None and state.change > _MOVING and not parameters.max_full_iter:
         state = state._replace(findings=(_STILL.format(state.change),))
@@ -161,7 +160,7 @@ def update_stream(parameters, state, X, weight):
     The counts of ``state`` change in place; `restorer` takes them back if anything fails.
     """
     total, block = parameters.total_samples, state.block
-    once = parameters._replace(max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0)
+    one_pass = parameters._replace(max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0)
     if X.shape[1] > block.topics.V:
         wide = topics_of(parameters, X.shape[1])
         wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
@@ -171,7 +170,7 @@ def update_stream(parameters, state, X, weight):
     update = state.update if block.n_visits else local_update_of(parameters, X, weight)
     before = LDAState(block, update, copy.deepcopy(state.rng), state.records)
     with untimed():
-        after = after_steps(once, before, X, weight, total, batch_size_of(parameters, total))
+        after = after_steps(one_pass, before, X, weight, total, batch_size_of(parameters, total))
     if after.interrupted:
         raise KeyboardInterrupt
     return after

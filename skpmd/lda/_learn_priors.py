@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.warn import warn
+from skpmd._base.utils import warn
 from skpmd.engine import mirror
 from skpmd.engine.particles import draw_prior, weights
 from skpmd.lda._prior_scale import PriorScale

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from skpmd._base.merging import check_total, refuse_copies
-from skpmd._base.records import Records
+from skpmd._base.steps import Records
 from skpmd.engine.particles import log_weights
 from skpmd.lda._documents import total_of
 from skpmd.lda._fit import LDAState, after_steps

@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 
 from skpmd._base.utils import as_floats
-from skpmd._rows.order import group_size
+from skpmd._rows.table import group_size
 from skpmd.engine.schedules import StepSchedule
 from skpmd.lda._documents import tokens_of
 from skpmd.lda._topics import LocalUpdate, Topics

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
-from skpmd._coherence import topic_coherence
+from skpmd._coherence import coherence_of_topics
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.lda import _averages as averages
 from skpmd.lda._results import table_of_documents, table_of_words
@@ -356,7 +356,7 @@ class LDAPredictions(TransformerMixin):
             If a parameter is not one of these, or there is a single word.
         """
         counts, _ = self._checked_counts(X)
-        return topic_coherence(self.topic_word_, counts, top_n, measure, average)
+        return coherence_of_topics(self.topic_word_, counts, top_n, measure, average)
 
     def _checked_counts(self, X):
         """Counts of new documents, and the type of their proportions."""

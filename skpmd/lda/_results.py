@@ -10,7 +10,7 @@ from skpmd.lda._posterior import TopicPosterior, names_of
 _MAX_LEFT = 0.003  # part of a stream's counts that may be that of its start
 
 
-def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None, draws=None):
+def topic_posterior(topics, counts, labels, log_weights, weighting, feature_names=None, draws=None):
     """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
 
     ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, ``feature_names`` are

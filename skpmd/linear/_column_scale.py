@@ -14,8 +14,8 @@ from scipy.special import expit, softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
-from skpmd._base.warn import warn
 from skpmd._rows.table import is_in_memory, mapped
 from skpmd.engine.sums import total
 

@@ -13,7 +13,7 @@ from scipy.stats.qmc import Sobol
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.model import Model
-from skpmd.engine.sums import add_up, are_elsewhere, total
+from skpmd.engine.sums import add_up, are_distributed, total
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
 from skpmd.linear._priors import precision_matrix
@@ -119,7 +119,7 @@ class LinearModel(Model):
         """
         of_prior = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         largest = partial(_largest_of, max_rows=max_rows)
-        if are_elsewhere(batches):
+        if are_distributed(batches):
             nothing = np.empty((0, len(mean))), np.empty(0)
             more = total(partial(self._skewest, mean, chol, b, largest, nothing), batches, largest)
             rows, third = largest(of_prior, more)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd._base.retained import numbers_of_rows, stacked
+from skpmd._base.options import coordinates_named, posterior_of_prior
+from skpmd._base.steps import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
@@ -153,7 +153,7 @@ def all_rows(earlier, rows, power):
     The ``power`` of either is to come.
     """
     before = earlier.rows._replace(weight=earlier.rows.weight / power)
-    return stacked(before, rows, shift_of(earlier.prior.units))
+    return stacked_rows(before, rows, shift_of(earlier.prior.units))
 
 
 def given_earlier(outcome, model, earlier):
@@ -174,7 +174,7 @@ def joined(shards):
     first, units = shards[0], shards[0].prior.units
     shards = [first, *(_in(units, one) for one in shards[1:])]
     rests = [one.rest for one in shards if one.rest is not None]
-    rows = reduce(partial(stacked, shift=shift_of(units)), [one.rows for one in shards])
+    rows = reduce(partial(stacked_rows, shift=shift_of(units)), [one.rows for one in shards])
     if not rests:
         return rows, None
     none = first.rows.take(slice(0))

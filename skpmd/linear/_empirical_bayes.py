@@ -88,9 +88,9 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
     def evidence(scale):
         model = make_model(scale)
-        components, shares = proposal_components(model, batches, "auto", 1.0)
+        mixture = proposal_components(model, batches, "auto", 1.0)
         rng = np.random.default_rng(seed)
-        outcome = importance_sample(model, batches, components, shares, n_particles, 1.0, rng)
+        outcome = importance_sample(model, batches, mixture, n_particles, 1.0, rng)
         return log_evidence(outcome.particles.log_ratio, outcome.pair)[0]
 
     return best_scale(evidence, low, high)

@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
@@ -28,11 +27,17 @@ from skpmd._base.merging import (
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, results_of
-from skpmd._base.streaming import first_stream, stream_after
-from skpmd._base.utils import as_generator
-from skpmd._base.validation import fit_context, naming_singular_columns
-from skpmd._base.warn import warn
-from skpmd._rows.opening import in_parts, opened
+from skpmd._base.steps import first_stream, stream_after
+from skpmd._base.utils import as_generator, warn
+from skpmd._base.validation import (
+    encode,
+    encode_known,
+    fit_context,
+    naming_singular_columns,
+    naming_unordered,
+    row_weights,
+)
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
 from skpmd.engine.loop import drive
@@ -449,7 +454,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            rows, no_moments = self._fit(*opened(X, y, sample_weight))
+            rows, no_moments = self._fit(*as_table(X, y, sample_weight))
         self._warn_or_interrupt()
         self._warn_of_column_scale(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
@@ -575,7 +580,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 self._frozen = {}
             self._check_frozen()
             X, y = self._validated(X, y, reset=first)
-            with in_order("classes", classes):
+            with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
             if is_mean_field(parameters, X.shape[1], len(self.classes_)):
                 raise ValueError(NO_PARTS)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
+from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
@@ -159,13 +159,11 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_weights_or_moves(model, batches, parameters, options, rng):
     """Importance reweighting of draws from the proposals; where it fails, moves from there."""
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
-    components, shares = proposal_components(model, batches, parameters.proposal, power)
+    mixture = proposal_components(model, batches, parameters.proposal, power)
     notes, first = {}, None
     if parameters.moves != "always":
         min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE
-        for outcome in importance_rounds(
-            model, batches, components, shares, n, power, rng, min_share
-        ):
+        for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
             share = first.infos[0].ess / n
             few = parameters.moves == "never" and share < _MIN_UNMOVED
@@ -181,7 +179,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             "importance_pareto_k": pareto_k(log_ratio),
         }
     notes = {"method": f"Hamiltonian moves from {source}", **notes}
-    for outcome in move_from_proposals(model, batches, components, n, power, rng):
+    for outcome in move_from_proposals(model, batches, mixture[0], n, power, rng):
         yield outcome._replace(notes=notes)
 
 

@@ -5,12 +5,11 @@ from functools import partial
 import numpy as np
 
 from skpmd._rows.rows import are_in_memory
-from skpmd.engine.sums import are_elsewhere
-from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.engine.sums import are_distributed
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows
-from skpmd.proposals.chain_draws import moved, starts
-from skpmd.proposals.hmc import N_CHAINS
+from skpmd.proposals.hmc import N_CHAINS, Target, moved, starts
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.
@@ -37,10 +36,8 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     # far out there the flow of a normal is worse than none.
     is_stiff = model.has_stiff_rows and not np.isfinite(model.tail_df)
     stiff = partial(stiff_rows, model, batches, power) if is_stiff else None
-    yield from moved(
-        model, target, start, plain.mean, plain.factor, n_particles, power, rng,
-        stiff=stiff, inside=inside,
-    )  # fmt: skip
+    target, whitening = Target(target, inside, stiff), Gaussian(plain.mean, plain.factor)
+    yield from moved(model, target, start, whitening, n_particles, power, rng)
 
 
 def move_hierarchical(model, batches, n_particles, power, rng):
@@ -65,10 +62,10 @@ def move_hierarchical(model, batches, n_particles, power, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
     target, inside = _log_joint(model.with_prior(informed), batches, start, power)
-    yield from moved(
-        model, target, start, mean, chol, n_particles, power, rng,
-        to=informed.uninformed, jump=jump, shown=informed.coefficients, inside=inside,
-    )  # fmt: skip
+    target = Target(
+        target, inside, jump=jump, shown=informed.coefficients, restored=informed.uninformed
+    )
+    yield from moved(model, target, start, Gaussian(mean, chol), n_particles, power, rng)
 
 
 def _informed(model, batches, power):
@@ -120,8 +117,8 @@ def _log_joint(model, batches, theta, power):
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
-    few = not are_elsewhere(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
-    if are_elsewhere(batches) or few:
+    few = not are_distributed(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
+    if are_distributed(batches) or few:
         return target, None
     single = _InSingle(batches)
     single = list(single) if are_in_memory(batches) else single

@@ -7,9 +7,8 @@ take O(nnz) numbers, and no d x d matrix: such a fit has more coordinates than a
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_rounds
-from skpmd._base.records import Records
 from skpmd._base.results import Results
+from skpmd._base.steps import Records, bar_of_rounds
 from skpmd._runtime.threads import in_order
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent

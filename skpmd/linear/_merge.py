@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from skpmd._base.records import Records
 from skpmd._base.results import Results
+from skpmd._base.steps import Records
 from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import Units
 from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows

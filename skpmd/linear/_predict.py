@@ -11,10 +11,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode_known, in_order
-from skpmd._base.left_out import check_rows_of_fit
+from skpmd._base.leave_one_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
-from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
+from skpmd._base.validation import (
+    encode_known,
+    naming_conversions,
+    naming_unordered,
+    refuse_no_table,
+    refuse_overflows,
+)
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.model import Batch
 from skpmd.linear._averages import (
@@ -276,7 +281,7 @@ class ClassPredictions(ClassifierMixin):
             X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
         refuse_overflows("X", X, X.dtype)
         rng = as_generator(random_state)
-        with in_order("classes", classes):
+        with naming_unordered("classes", classes):
             classes = np.unique(classes)
         if classes.dtype.kind == "f" and not np.isfinite(classes).all():
             raise ValueError(f"classes must not hold nan or infinite numbers, got {classes}.")

@@ -14,12 +14,19 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.retained import Retained, all_so_far
-from skpmd._base.streaming import advance, kernel_step
+from skpmd._base.steps import (
+    RetainedRows,
+    advance,
+    all_so_far,
+    kernel_step,
+    n_draws,
+    redrawn,
+    step_in_place,
+)
 from skpmd._rows.rows import Rows
-from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
+from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
-from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
+from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
 from skpmd.linear._fit import proposal_components
 from skpmd.proposals.importance_rounds import importance_sample
@@ -36,13 +43,10 @@ _ROWS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-6  # Of a column that does not vary, in its own units.
 # The cubic surrogate is trusted if at least this share of the first draws it weighs is effective.
 _MIN_SHARE = 0.3
-# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
-# last for more steps.
-_FEW_ROWS, _MORE_DRAWS = 500, 3
 
 
 def with_units_of(rows, units, retained):
-    """Units as rows up to now tell them, where the first ones could not, and what is `Retained`.
+    """Units as rows up to now tell them, where the first ones could not, and the `RetainedRows`.
 
     They are new of columns that vary for the first time in ``rows``, which are as given, and of all
     that vary where there were too few rows to tell. Then the posterior is to be found anew.
@@ -58,11 +62,11 @@ def with_units_of(rows, units, retained):
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
-    return own, Retained(old._replace(X=own.rows(old.X)))
+    return own, RetainedRows(old._replace(X=own.rows(old.X)))
 
 
 def advance_retaining(retained, stream, model, rows, options, step, targets):
-    """The stream after the rows of one call, and what is `Retained` then, if anything.
+    """The stream after the rows of one call, and its `RetainedRows` then, if any.
 
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
@@ -72,8 +76,10 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
         return advance(stream, model, rows, options, step), None
     n_rows = len(whole.weight)
     if not stream.seen:
-        return advance(stream, model, rows, options, step), Retained(whole, n_rows).unless_much()
-    retained = Retained(whole, retained.n_fitted)
+        return advance(stream, model, rows, options, step), RetainedRows(
+            whole, n_rows
+        ).unless_much()
+    retained = RetainedRows(whole, retained.n_fitted)
     fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
     weights, grown = fitted + since, since >= _MORE * fitted
     appeared = (weights[fitted == 0.0] > 0.0).any()
@@ -94,7 +100,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
     if enough and grown.all() and not changed:
         return first, None
-    return first, Retained(whole, n_rows).unless_much()
+    return first, RetainedRows(whole, n_rows).unless_much()
 
 
 def _of_classes(rows, targets):
@@ -140,41 +146,31 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     particles, assumed, settings = stream.particles, stream.assumed, options.settings
     stayed = None
     if particles is not None:
-        in_place = settings._replace(rejuvenation="never")
-        observer = RejuvenationErrors(model.monitored, stream.error_terms)
-        stayed, info = mirror.step(
-            particles, model, batches, a, b, in_place, rng, observer=observer
-        )
+        stayed, info = step_in_place(stream, model, batches, a, b, options, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             assumed = assumed or project(particles, stream.error_terms, model.monitored)
             assumed = filter_step(assumed, model, batches, a, b, rng)
-            stream = stream._replace(particles=stayed, assumed=assumed, error_terms=observer.terms)
-            return stream, info
+            return stayed._replace(assumed=assumed), info
         projected = project(particles, stream.error_terms, model.monitored)
         assumed = more_accurate(assumed, projected, model.monitored)
-    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
-    m = options.n_particles * (_MORE_DRAWS if few else 1)
+    m = n_draws(options, batches)
 
     def drawn(cubic, min_share):
         target = model
         if assumed is not None:
             target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
-        components, shares = proposal_components(target, batches, proposal, b)
-        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
+        mixture = proposal_components(target, batches, proposal, b)
+        return importance_sample(target, batches, mixture, m, b, rng, min_share)
 
     if assumed is None:
         outcome, error_terms = drawn(None, 0.0), NO_ERROR
     else:
-        outcome, error_terms, assumed = _rejuvenated(stream, stayed, assumed, drawn, a, m, model)
-    log_prior = model.log_prior(outcome.particles.theta)
-    moved = outcome.particles._replace(log_prior=log_prior)
-    by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
-    rejuvenations = int(particles is not None)
-    info = outcome.infos[-1]._replace(a=a, rejuvenations=rejuvenations)
-    info = info._replace(rejuvenation_error=by_rejuvenation, mean_error=total)
-    assumed = filter_step(assumed, model, batches, a, b, rng)
-    return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
+        outcome, error_terms, assumed = _rejuvenated(
+            stream, stayed.particles, assumed, drawn, a, m, model
+        )
+    stream, info = redrawn(stream, outcome, error_terms, a, model)
+    return stream._replace(assumed=filter_step(assumed, model, batches, a, b, rng)), info
 
 
 def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):

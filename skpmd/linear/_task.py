@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.prior import convergence_reasons, misfit_reasons
+from skpmd._base.options import convergence_reasons, misfit_reasons
 from skpmd._base.results import Results, results_of
-from skpmd._base.retained import Retained
-from skpmd._base.streaming import Stream, kernel_step
+from skpmd._base.steps import RetainedRows, Stream, kernel_step
 from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
@@ -52,7 +51,7 @@ class LinearState(NamedTuple):
     prior_scale: object  # Of the prior: a number, or one for each coefficient; None without.
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
-    retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
+    retained: RetainedRows | None = None  # Rows of a stream whose classes may come one by one.
     units: Units | None = None  # What coefficients and their prior are in, if not given columns.
     # What predictions average over, if not all particles.
     normal_logits: NormalLogits | None = None

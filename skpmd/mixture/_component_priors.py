@@ -24,7 +24,7 @@ from skpmd.mixture._weights import Sticks
 _LOG_2PI = np.log(2.0 * np.pi)
 
 
-class Conditional(NamedTuple):
+class ComponentConditional(NamedTuple):
     """Curvatures of a component's coordinates given which rows are its own."""
 
     of_means: np.ndarray  # (m, K, p, p): Precision of the mean.
@@ -122,7 +122,7 @@ class NormalWishart(NamedTuple):
         return by_means, by_factor
 
     def conditional(self, means, factor, sums):
-        """`Conditional` given which rows belong to which component."""
+        """`ComponentConditional` given which rows belong to which component."""
         shared = means.shape[1] if self.covariance_type == "tied" else 1
         covariance = self.covariance
         covariance = covariance if covariance.ndim == 2 else covariance * np.eye(len(self.mean))
@@ -131,7 +131,7 @@ class NormalWishart(NamedTuple):
         scatter += self.mean_precision * away[..., :, None] * away[..., None, :]
         count = (sums.count + self.mean_precision)[..., None, None]
         of_means = count * squares(np.ascontiguousarray(factor))
-        return Conditional(of_means, scatter, sums.count + self.df / shared)
+        return ComponentConditional(of_means, scatter, sums.count + self.df / shared)
 
 
 class Independent(NamedTuple):
@@ -202,13 +202,13 @@ class Independent(NamedTuple):
         return by_means, by_factor / (n_components if self.covariance_type == "tied" else 1)
 
     def conditional(self, means, factor, sums):
-        """`Conditional` given which rows belong to which component."""
+        """`ComponentConditional` given which rows belong to which component."""
         shared = means.shape[1] if self.covariance_type == "tied" else 1
         of_means = sums.count[..., None, None] * squares(np.ascontiguousarray(factor))
         of_means += np.diag(self.mean_scale**-2.0)
         # The prior of C has no such form; its scatter is of the size that rows of one would have.
         scatter = scatter_about(*sums[1:], means) + self.scale**2 * np.eye(len(self.mean)) / shared
-        return Conditional(of_means, scatter, sums.count + 1.0 / shared)
+        return ComponentConditional(of_means, scatter, sums.count + 1.0 / shared)
 
 
 class Blend(NamedTuple):
@@ -239,9 +239,9 @@ class Blend(NamedTuple):
         return tuple(self._mixed(*parts) for parts in zip(*both, strict=True))
 
     def conditional(self, means, factor, sums):
-        """`Conditional` given which rows belong to which component."""
+        """`ComponentConditional` given which rows belong to which component."""
         both = [prior.conditional(means, factor, sums) for prior in self[:2]]
-        return Conditional(*(self._mixed(*parts) for parts in zip(*both, strict=True)))
+        return ComponentConditional(*(self._mixed(*parts) for parts in zip(*both, strict=True)))
 
     def _mixed(self, one, other):
         return (1.0 - self.power) * one + self.power * other

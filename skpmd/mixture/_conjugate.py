@@ -78,7 +78,7 @@ class Posteriors(NamedTuple):
     elbo: np.ndarray
 
 
-class Block:
+class ConjugateBlock:
     """Conjugate block of m particles: their counts, and what these stand for under a prior."""
 
     def __init__(self, model, counts):
@@ -169,11 +169,11 @@ class ConjugateMixture(Model):
     def particles(self, counts):
         """The engine's particles with these counts."""
         zero = np.zeros(len(counts.entropy))
-        return Particles(np.empty((len(zero), 0)), zero, zero, zero, Block(self, counts))
+        return Particles(np.empty((len(zero), 0)), zero, zero, zero, ConjugateBlock(self, counts))
 
     def prior_block(self, theta):
         """Counts of no rows; the prior itself is not in the counts."""
-        return Block(self, self.no_counts(len(theta)))
+        return ConjugateBlock(self, self.no_counts(len(theta)))
 
     def statistics(self, theta, block, batch):
         """Rows by the responsibilities under the block."""
@@ -187,11 +187,11 @@ class ConjugateMixture(Model):
 
     def update_block(self, theta, block, a, b, statistics):
         """The linear form in the counts."""
-        return Block(self, block.counts.step(statistics.counts, a, b))
+        return ConjugateBlock(self, block.counts.step(statistics.counts, a, b))
 
     def select_block(self, block, ancestors):
         """Block of some of the particles."""
-        return Block(self, Counts(*(values[ancestors] for values in block.counts)))
+        return ConjugateBlock(self, Counts(*(values[ancestors] for values in block.counts)))
 
     def record(self, block, statistics):
         """ELBO and log density of the best particle, for each row."""

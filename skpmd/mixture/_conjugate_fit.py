@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps
-from skpmd._base.records import Records
-from skpmd._base.streaming import Stream, advance, coefficients
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import stratified_sample
+from skpmd._base.steps import Records, Stream, advance, bar_of_steps, coefficients
+from skpmd._rows.rows import Rows, stratified_sample
 from skpmd._runtime.call import counted
 from skpmd.engine import mirror
 from skpmd.engine.loop import FullBatch, Outcome, run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 
-from skpmd._base.quantiles import lower_quantile
+from skpmd._base.normal_mixtures import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
 from skpmd.mixture._conditional import given
 from skpmd.mixture._particles import log_gamma_rise, root_times

@@ -14,7 +14,7 @@ from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
-from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import need_memory
 from skpmd._runtime.call import untimed
 from skpmd.engine.loop import Stage, drive
@@ -34,7 +34,7 @@ from skpmd.mixture._summaries import (
     component_parameters,
     conjugate_state,
     draws_state,
-    posterior_of,
+    mixture_posterior,
     precisions,
     prior_covariance,
     prior_findings,
@@ -423,7 +423,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         """
         data = {"X": X, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             if self.prior is not None:
@@ -602,7 +602,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     @result
     def posterior_(self) -> Posterior:
         """Draws of weights, means and standard deviations of relabelled components."""
-        return posterior_of(self._state)
+        return mixture_posterior(self._state)
 
     @result
     def _component_parameters(self):

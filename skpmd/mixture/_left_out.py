@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from skpmd._base.left_out import LeftOut, check_rows_of_fit
+from skpmd._base.leave_one_out import LeftOut, check_rows_of_fit
 from skpmd.engine import weighting as weights_of
 from skpmd.mixture._rows import RowView
 

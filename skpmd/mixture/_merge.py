@@ -14,7 +14,7 @@ gone to optima whose components do not match, sums are of rows that have little 
 import numpy as np
 
 from skpmd._base.merging import refuse_copies
-from skpmd._base.records import Records
+from skpmd._base.steps import Records
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._conjugate_fit import fit_conjugate
 from skpmd.mixture._relabel import matches

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.hashing import uniforms
-from skpmd._rows.order import group_size
-from skpmd._rows.sampling import merged
-from skpmd._rows.table import is_in_memory
-from skpmd.engine.sums import are_elsewhere
+from skpmd._base.hashing import hashed_uniforms
+from skpmd._rows.rows import merge_copies
+from skpmd._rows.table import group_size, is_in_memory
+from skpmd.engine.sums import are_distributed
 
 # The reservoir holds at least so many rows, or so many for each component; of many columns so many
 # numbers at most, but rows for each component.
@@ -34,7 +33,7 @@ class RowView:
 
     def __init__(self, table, places=None, discounts=None, scaler=None):
         self.table, self.places, self.discounts, self.scaler = table, places, discounts, scaler
-        self._held = None, None  # Columns that are where the rows are, and what holds them there.
+        self._sent_columns = None, None  # Columns that are where the rows are, and what was sent.
 
     def __len__(self):
         return len(self.table if self.places is None else self.places)
@@ -58,22 +57,22 @@ class RowView:
     @property
     def total(self):
         """``total(function, add, sent, places=None)``, as of the table, where it has that."""
-        return self._total if are_elsewhere(self.table) else None
+        return self._total if are_distributed(self.table) else None
 
-    def _total(self, function, add, held, places=None):
-        return self.table.total(partial(_of_view, function, self.scaler), add, held, places)
+    def _total(self, function, add, sent, places=None):
+        return self.table.total(partial(_of_view, function, self.scaler), add, sent, places)
 
     def sent(self, rest, places=None):
         """As of the table: ``rest(slice)`` for the rows of each of its blocks."""
         return self.table.sent(rest, places)
 
-    def held_columns(self, columns):
+    def sent_columns(self, columns):
         """The same of columns of the rows, which are those of the last call most of the time."""
-        known, held = self._held
+        known, sent = self._sent_columns
         if known is None or any(a is not b for a, b in zip(known, columns, strict=True)):
-            held = self.sent(lambda rows: tuple(np.array(one[rows]) for one in columns))
-            self._held = columns, held
-        return held
+            sent = self.sent(lambda rows: tuple(np.array(one[rows]) for one in columns))
+            self._sent_columns = columns, sent
+        return sent
 
     def scaled(self, scaler):
         """The same rows in the columns of a scaler."""
@@ -95,8 +94,8 @@ def _of_columns(function, X, columns):
 
 def over_rows(function, X, *columns, add):
     """``function(X, ...)`` of rows and columns of them, or its sum by ``add`` where rows are."""
-    if are_elsewhere(X):
-        return X.total(partial(_of_columns, function), add, X.held_columns(columns))
+    if are_distributed(X):
+        return X.total(partial(_of_columns, function), add, X.sent_columns(columns))
     return function(X, *columns)
 
 
@@ -132,7 +131,7 @@ def distinct_rows(table, weight):
     ``weight`` (n,) says how often each row of the table (n, p) counts. The weights returned can
     only be read: equal ones share memory.
     """
-    places, total = merged(weight, table)
+    places, total = merge_copies(weight, table)
     present = total > 0.0
     if not present.all():
         places, total = places[present], total[present]
@@ -149,7 +148,7 @@ def joined(rows, weight, earlier):
     """
     table = np.concatenate([rows[:], earlier.X])
     discounts = np.concatenate([np.ones(len(rows)), earlier.discount])
-    places, total = merged(np.concatenate([weight, earlier.weight]), table)
+    places, total = merge_copies(np.concatenate([weight, earlier.weight]), table)
     return RowView(table, places, discounts[places]), total
 
 
@@ -188,7 +187,7 @@ def _best(size, rows, places):
     found = np.empty(0, dtype=np.int64), np.empty(0)
     for some in pieces(rows):
         # An exponential variate over the discount, so the past is sampled as it counts.
-        key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
+        key = -np.log(hashed_uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
         found = _best_of_two(size, found, (places[some], key))
     return found
 

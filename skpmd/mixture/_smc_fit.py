@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_tempering
-from skpmd._base.records import Records
 from skpmd._base.results import convergence_warnings
-from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._base.steps import Records, Stream, advance, bar_of_tempering, coefficients
 from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
@@ -120,7 +118,7 @@ def update_draws(parameters, state, rows, weight):
     before to that of all rows by tempering. A first part of one row says nothing of scales: where
     the last fit saw at most half of the rows, the scaler and the prior's defaults are found anew,
     and particles start anew. Later the rows are let go: the weights of the particles follow the
-    sequential Bayes rule (or a mirror step, `skpmd._base.streaming.coefficients`), and particles
+    sequential Bayes rule (or a mirror step, `skpmd._base.steps.coefficients`), and particles
     are rejuvenated by their kernel density estimate when few are effective.
 
     Draws are weighted once rows are no longer retained; the log evidence is known as long as they

@@ -202,7 +202,7 @@ def curvature_roots(of_sticks, of_means, scatter, count, factor, ends):
     * of_sticks: (m, K - 1), of each stick;
     * of_means: (m, K, p, p), of the means;
     * scatter, count: (m, F, p, p) and (m, F), with F factors: see
-      `skpmd.mixture._component_priors.Conditional`;
+      `skpmd.mixture._component_priors.ComponentConditional`;
     * factor: (m, K, p, p), C;
     * ends: (d,), where the rows end; see `skpmd.engine.triangular`.
     """

@@ -120,7 +120,7 @@ def conjugate_particles(fit, points, weighting):
     )
 
 
-def posterior_of(state):
+def mixture_posterior(state):
     """Posterior of weights, means and standard deviations of the components, in user's columns."""
     points = draws_of(state)
     if state.strategy == "conjugate":

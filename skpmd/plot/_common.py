@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import partial
-from inspect import cleandoc
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_level, filled
 from skpmd._export import library
 from skpmd.wrappers import posterior_of
 
@@ -53,13 +52,6 @@ _RETURNS = "Returns\n-------\n{}\n    {}\n\n"
 _EXTRA = "\nImportError\n    If matplotlib is not installed."
 
 
-def _completed(text):
-    text = cleandoc(text)
-    for name, common in _TEXTS.items():
-        text = text.replace(name, cleandoc(common))
-    return text
-
-
 class Display:
     """Base of all displays, which completes their docstrings and those of their methods.
 
@@ -70,16 +62,18 @@ class Display:
         """Put the texts that displays have in common into this one."""
         if cls.__doc__ is None:  # Of Python without docstrings.
             return
-        cls.__doc__ = _completed(cls.__doc__)
+        cls.__doc__ = filled(cls.__doc__, _TEXTS)
         for name, method in vars(cls).items():
             function = getattr(method, "__func__", method)
             if name.startswith("from_"):
                 returns = _RETURNS.format(cls.__name__, "The display, with its artists.")
-                text = _completed(function.__doc__).replace("Raises\n---", f"{returns}Raises\n---")
+                text = filled(function.__doc__, _TEXTS).replace(
+                    "Raises\n---", f"{returns}Raises\n---"
+                )
                 function.__doc__ = text + _EXTRA
             elif name == "plot":
                 returns = _RETURNS.format(cls.__name__, "Itself.")
-                function.__doc__ = f"{_completed(function.__doc__)}\n\n{returns}"
+                function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
 
 
 class PosteriorDisplay(Display):
@@ -229,7 +223,7 @@ def room_for(ax, n_rows):
 
 
 # ------------------------------------------------------------------ artists
-def merged(defaults, given):
+def with_defaults(defaults, given):
     """Keywords of an artist; those of the user override the defaults."""
     lines = matplotlib("lines")
     cbook = matplotlib("cbook")
@@ -238,7 +232,7 @@ def merged(defaults, given):
 
 def draw_line(ax, x, y, given, **look):
     """A line of `Axes.plot`."""
-    (line,) = ax.plot(x, y, **merged(look, given))
+    (line,) = ax.plot(x, y, **with_defaults(look, given))
     return line
 
 
@@ -303,7 +297,7 @@ def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
     ]
     points = draw_marks(ax, center, rows, None, **point_look)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(rows, shortened(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
+    ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
     return points, lines
 
 
@@ -319,7 +313,7 @@ def percent(level):
     return f"{100 * level:g} %"
 
 
-def shortened(names):
+def short_names(names):
     """Names of one line that fit beside a plot and still differ.
 
     The middle is left out, because the ends of names such as ``mean[1,2]`` identify them.

@@ -18,11 +18,11 @@ from skpmd.plot._common import (
     coordinates,
     draw_rows,
     matplotlib,
-    merged,
     one_axes,
     percent,
     sentence_of_hidden,
-    shortened,
+    short_names,
+    with_defaults,
 )
 from skpmd.wrappers import inside
 
@@ -190,7 +190,7 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
         """
-        n, longest = len(self.names), max(map(len, shortened(self.names)))
+        n, longest = len(self.names), max(map(len, short_names(self.names)))
         self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, longest)
         drawn = _ratio if ratios else np.asarray
         self.null_line_ = self._draw_null(null_value, drawn)
@@ -200,7 +200,7 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
             self.names,
             drawn(self.center),
             intervals,
-            merged({"color": color, "markersize": 6, "zorder": 3}, point_kw),
+            with_defaults({"color": color, "markersize": 6, "zorder": 3}, point_kw),
             {"color": color, **(line_kw or {})},
             10.0,
         )
@@ -220,7 +220,7 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
             what = f"exp({what})"
         if of is None:
             return what
-        (of,) = shortened([of])
+        (of,) = short_names([of])
         return f"odds ratio of {of}: {what}" if ratios else f"log odds of {of}: {what}"
 
     def _scale_ratios(self):

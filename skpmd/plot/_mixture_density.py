@@ -26,7 +26,7 @@ from skpmd.plot._common import (
     percent,
     put_legend,
     region_patches,
-    shortened,
+    short_names,
 )
 from skpmd.plot._mixtures import densities, marginal_of, reach
 from skpmd.plot._tables import dense, named
@@ -197,7 +197,7 @@ class MixtureDensityDisplay(Display):
             self._draw_line(line_kw, band_kw or {}, data_kw or {})
         else:
             self._draw_plane(contour_kw, data_kw)
-        names = shortened(self.names)
+        names = short_names(self.names)
         self.ax_.set_xlabel(names[0])
         self.ax_.set_ylabel("density" if self.y is None else names[1])
         return self

@@ -27,7 +27,7 @@ from skpmd.plot._common import (
     put_title,
     region_patches,
     sentence_of_hidden,
-    shortened,
+    short_names,
     wrapped,
 )
 
@@ -158,7 +158,7 @@ class PairDisplay(PosteriorDisplay):
             names=chosen.names,
             marginals=[_marginal(chosen, j, levels) for j in range(k)],
             pairs={(i, j): _pair(chosen, j, i, levels) for i in range(k) for j in range(i)},
-            limits=_regions.limits(chosen, levels[1]),
+            limits=_regions.axis_limits(chosen, levels[1]),
             levels=levels,
             n_coordinates=len(places),
         )
@@ -183,7 +183,7 @@ class PairDisplay(PosteriorDisplay):
         side = max(_PANEL * k, 4.8)
         self.axes_, self.figure_ = many_axes(ax, (k, k), (side, side))
         self.ax_ = self.axes_[0, 0]
-        names = [wrapped(name, _LETTERS) for name in shortened(self.names)]
+        names = [wrapped(name, _LETTERS) for name in short_names(self.names)]
         self.lines_ = [self._draw_marginal(j, line_kw) for j in range(k)]
         self.contours_ = {place: self._draw_pair(*place, contour_kw) for place in self.pairs}
         for i, j in np.ndindex(k, k):

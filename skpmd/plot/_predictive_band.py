@@ -20,9 +20,9 @@ from skpmd.plot._common import (
     one_axes,
     percent,
     put_legend,
-    shortened,
+    short_names,
 )
-from skpmd.plot._tables import along_column, column_of, name_of
+from skpmd.plot._tables import along_column, as_column, target_name_of
 from skpmd.predictive import NormalMixture
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
 
@@ -143,7 +143,7 @@ class PredictiveBandDisplay(Display):
             "levels": levels,
             "name": name,
             "data": _data(values, y),
-            "target_name": name_of(y),
+            "target_name": target_name_of(y),
             "data_name": "data" if n_columns == 1 else "data (other columns vary)",
         }
         inner, _ = innermost(estimator, None)
@@ -258,7 +258,7 @@ class PredictiveBandDisplay(Display):
             self.points_ = draw_data(
                 self.ax_, *self.data, point_kw, markersize=3.0, label=self.data_name
             )
-        xlabel, ylabel = shortened([self.name]) + shortened([self.target_name])
+        xlabel, ylabel = short_names([self.name]) + short_names([self.target_name])
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         self.ax_.margins(x=0.0)
         self.legend_ = put_legend(self.ax_)
@@ -269,7 +269,7 @@ def _data(x, y):
     """Places and targets of rows, both numbers of shape (n,); None without targets."""
     if y is None:
         return None
-    x, y = as_floats("x", column_of(x)), as_floats("y", column_of(y))
+    x, y = as_floats("x", as_column(x)), as_floats("y", as_column(y))
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"y must have shape {x.shape}, a target for each row, got {y.shape}.")
     return x, y

@@ -22,14 +22,14 @@ from skpmd.plot._common import (
     draw_line,
     draw_marks,
     matplotlib,
-    merged,
     one_axes,
     percent,
     put_legend,
-    shortened,
+    short_names,
+    with_defaults,
 )
 from skpmd.plot._replicated import density_curves, frequencies, is_discrete, values_of_statistic
-from skpmd.plot._tables import name_of
+from skpmd.plot._tables import target_name_of
 from skpmd.wrappers import innermost
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         """
         matplotlib()
         levels, kind = check_levels(levels), check_option("kind", kind, _KINDS)
-        target = name_of(y)
+        target = target_name_of(y)
         y, y_rep = _checked(y, y_rep)
         if statistic is not None:
             found, label = values_of_statistic(statistic, y, y_rep)
@@ -225,7 +225,7 @@ class PosteriorPredictiveCheckDisplay(Display):
             "statistic": self._draw_statistic,
         }[self.kind]
         self.observed_ = draw(observed_kw, replicated_kw or {})
-        self.ax_.set_xlabel(shortened([self.name])[0])
+        self.ax_.set_xlabel(short_names([self.name])[0])
         self.legend_ = put_legend(self.ax_)
         return self
 
@@ -261,7 +261,7 @@ class PosteriorPredictiveCheckDisplay(Display):
             label="observed", zorder=3,
         )  # fmt: skip
         if not is_number:
-            names = shortened(self.x)
+            names = short_names(self.x)
             is_long = sum(map(len, names)) > 50
             turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
             self.ax_.set_xticks(places, names, **turned)
@@ -279,7 +279,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         label = f"observed: {100 * self.p_value:.3g} % of replicated are larger"
         look = {"color": VERMILION, "linewidth": 2.0, "label": label}
         self.ax_.set_ylabel("replicated data sets")
-        return self.ax_.axvline(self.observed, **merged(look, observed_kw))
+        return self.ax_.axvline(self.observed, **with_defaults(look, observed_kw))
 
 
 def _are_numbers(values):

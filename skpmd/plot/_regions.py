@@ -30,7 +30,7 @@ def _support(posterior, places):
     return None if posterior.support is None else tuple(end[places] for end in posterior.support)
 
 
-def limits(posterior, outer):
+def axis_limits(posterior, outer):
     """Lower and upper limit of each coordinate's axis, (d, 2), for regions of an outer level."""
     tail = _TAIL * (1.0 - outer)
     low, high = posterior.quantile([tail, 1.0 - tail])
@@ -46,7 +46,7 @@ def grid(posterior, outer):
     """
     shares = (np.arange(_BY_MASS) + 0.5) / _BY_MASS
     at_mass = posterior.quantile(shares).T
-    even = (np.linspace(low, high, _EVEN) for low, high in limits(posterior, outer))
+    even = (np.linspace(low, high, _EVEN) for low, high in axis_limits(posterior, outer))
     points = ((one, own, _edges(own)) for one, own in zip(even, at_mass, strict=True))
     return [np.unique(np.concatenate(one)) for one in points]
 

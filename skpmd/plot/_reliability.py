@@ -24,7 +24,7 @@ from skpmd.plot._common import (
     open_frame,
     percent,
     put_legend,
-    shortened,
+    short_names,
 )
 from skpmd.wrappers import inside
 
@@ -260,14 +260,14 @@ class ReliabilityDisplay(Display):
         open_frame(*self.axes_)
         look = {"color": color, "linewidth": 1.6, **(bar_kw or {})}
         self.bars_ = self.ax_.vlines(self.prob_pred, *self.interval.T, **look)
-        named = f"{shortened([self.name])[0]}, " if self.name else ""
+        named = f"{short_names([self.name])[0]}, " if self.name else ""
         self.line_ = draw_marks(
             self.ax_, self.prob_pred, self.prob_true, line_kw, color=color, markersize=6,
             label=f"{named}{percent(self.level)} intervals",
         )  # fmt: skip
         self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         self._draw_histogram(color, histogram_kw or {})
-        short = shortened([self.class_name])[0] if self.class_name else ""
+        short = short_names([self.class_name])[0] if self.class_name else ""
         of = f" of class {short}" if short else ""
         self.ax_.set_ylabel(f"frequency{of}")
         self.histogram_ax_.set_xlabel(f"predicted probability{of}")

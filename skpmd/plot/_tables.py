@@ -30,7 +30,7 @@ def along_column(X, feature, at, n_points):
     return table, table[:, feature], X[:, feature], f"column {feature % X.shape[1]}"
 
 
-def column_of(values):
+def as_column(values):
     """Numbers of one column as (n,), also from shape (n, 1)."""
     values = np.asarray(values)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
@@ -54,7 +54,7 @@ def named(rows, names):
     return DataFrame(rows, columns=names)
 
 
-def name_of(y):
+def target_name_of(y):
     """The name of a series of targets, or ``"y"``."""
     name = getattr(y, "name", None)
     return "y" if name is None else str(name)

@@ -15,12 +15,12 @@ from skpmd.plot._common import (
     draw_rows,
     many_axes,
     matplotlib,
-    merged,
     open_frame,
     percent,
     put_title,
     sentence_of_hidden,
-    shortened,
+    short_names,
+    with_defaults,
 )
 from skpmd.wrappers import column_names
 
@@ -176,7 +176,7 @@ class TopicDisplay(PosteriorDisplay):
         shape = (-(-k // _COLUMNS), min(k, _COLUMNS))
         if ax is not None and np.size(ax) == k:
             shape = (k, 1) if k > 1 else (1, 1)
-        longest = max(len(word) for words in self.words for word in shortened(words))
+        longest = max(len(word) for words in self.words for word in short_names(words))
         size = (_PANEL + _LETTER * longest) * max(shape[1], 2), shape[0] * (_ROW * n + _FRAME) + 0.7
         axes, self.figure_ = many_axes(ax, shape, size, spaces=(0.8, 0.7))
         for spare in axes.ravel()[k:]:
@@ -196,7 +196,7 @@ class TopicDisplay(PosteriorDisplay):
         panel, ends = self.axes_[place], self.interval[place]
         points, (lines,) = draw_rows(
             panel, self.words[place], self.probability[place], [(ends, 1.6)],
-            merged({"color": color, "markersize": 5}, point_kw),
+            with_defaults({"color": color, "markersize": 5}, point_kw),
             {"color": color, **(line_kw or {})}, 9.0,
         )  # fmt: skip
         self.points_.append(points), self.lines_.append(lines)

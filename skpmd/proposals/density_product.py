@@ -88,7 +88,8 @@ def merged_states(product, n, rng, support=None, rows=None):
         raise ValueError(
             "No optimum of the product of the shards' densities was found: fit all rows together."
         )
-    for outcome in importance_rounds(model, batches, found.components, found.shares, n, power, rng):
+    mixture = found.components, found.shares
+    for outcome in importance_rounds(model, batches, mixture, n, power, rng):
         # Proposals at several places are not to agree on a mean.
         gap = outcome.disagreement if len(found.components) == EACH else None
         particles = outcome.particles

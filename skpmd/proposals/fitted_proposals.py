@@ -24,7 +24,7 @@ _MAX_SLICES = 200  # Proposals have skewed axes in no more of them: moves take l
 _RIDGE_BY_VALUES, _RIDGE_BY_GRADIENTS = 30, 100  # Ridges are looked for in no more dimensions.
 _MORE_FAILURES = 20  # Where weights have failed, so many searches in a row may find nothing new;
 _N_LIKELY = 50.0  # they start from random draws, of which so many are effective.
-_MAX_RIDGES, _MISSABLE = 4, 0.05  # They start from so many optima, none with a smaller mass.
+_MAX_RIDGES = 4  # They start from so many optima.
 _ALIKE = 0.1  # Along ridges so much is dealt out to all proposals alike.
 
 

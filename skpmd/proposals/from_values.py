@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._runtime.call import counted
-from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.edges import Unbounded, edges, without_errors
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import draw_prior
-from skpmd.engine.values import without_errors
-from skpmd.proposals import chain_draws
+from skpmd.engine.variational import Gaussian
+from skpmd.proposals import hmc
 from skpmd.proposals.agreement import differences, finds_more, moments_and_errors
 from skpmd.proposals.derivatives import check_gradient
 from skpmd.proposals.fitted_proposals import (
@@ -37,10 +37,10 @@ from skpmd.proposals.fitted_proposals import (
     proposals_along_ridges,
     proposals_at_optima,
 )
-from skpmd.proposals.mixtures_of_steps import mixtures_of_steps
 from skpmd.proposals.prior_draws import prior_draws
 from skpmd.proposals.prior_steps import (
     Steps,
+    mixtures_of_steps,
     pooled_steps,
     quickly_confirmed,
     steps_from_prior,
@@ -210,10 +210,9 @@ def _by_moves(task, found, rng):
     """States of Hamiltonian moves from around all optima, and from likely draws of the prior."""
     draws, (students, shares) = task.draws, found.students()
     likely = draws.theta[np.argsort(-draws.log_likelihood, kind="stable")]
-    start, largest = chain_draws.starts(students, shares, rng, others=likely), students[0]
-    for outcome in chain_draws.moved(
-        task.model, task.gradient, start, largest.mean, largest.factor, task.n, task.power, rng
-    ):
+    start, largest = hmc.starts(students, shares, rng, others=likely), students[0]
+    target, whitening = hmc.Target(task.gradient), Gaussian(largest.mean, largest.factor)
+    for outcome in hmc.moved(task.model, target, start, whitening, task.n, task.power, rng):
         yield outcome._replace(
             notes={"method": "Hamiltonian moves from proposals fitted to values"}
         )

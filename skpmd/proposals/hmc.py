@@ -1,7 +1,8 @@
 """Whitened Hamiltonian moves of many chains at once, for posteriors that weights cannot reach.
 
 No density is left that the particles were drawn from: they are judged by R-hat, and there is
-neither k-hat nor evidence.
+neither k-hat nor evidence. `hamiltonian` moves chains of any density, and `moved` those of a model:
+it says where they start, at `starts`, and what they leave.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +13,11 @@ from scipy.linalg import solve_triangular
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
+from skpmd.engine.importance import draw, even_counts
+from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.mirror import StepInfo
+from skpmd.engine.particles import equally_weighted
+from skpmd.engine.variational import Gaussian
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
@@ -33,6 +39,29 @@ _MANY, _STUCK = 0.8, 0.4
 # separable rows under a wide Cauchy prior took 15,000, and five rows with an outlier of 1e8 took
 # 89,000, and 550,000 steps inside flows.
 _MAX_WORK, _INNER_WORK = 40_000, 0.3
+TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
+_START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
+
+
+class Target(NamedTuple):
+    """What chains follow, as functions of positions theta (n_chains, d)."""
+
+    # Log joint densities (n_chains,) and their gradients (n_chains, d).
+    log_joint_gradient: Any
+    # Gradients alone, which are taken inside a trajectory; at its ends they are those above. They
+    # may be less exact: a trajectory back takes the same ones, so that the Metropolis decision is
+    # as exact as the values.
+    inside: Any = None
+    # From the whitening, mean and chol, to a part of the density that is steep but cheap, as a
+    # `skpmd.proposals.splitting.Stiff`. Between two gradients the chains follow this part and
+    # N(0, I), so that the steps may be as long as the rest of the density allows. Without it
+    # trajectories are plain leapfrog, which is better in heavy tails.
+    stiff: Any = None
+    # ``jump(theta, rng) -> (moved, log Jacobian (n_chains,))``, for what gradients do not do well:
+    # a reversible proposal, which is accepted or not after each trajectory.
+    jump: Any = None
+    shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
+    restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
 
 
 class Chains(NamedTuple):
@@ -47,13 +76,6 @@ class Chains(NamedTuple):
     at: Any = None  # What `hamiltonian` needs to go on from here; None where nothing follows.
 
 
-class _Steps(NamedTuple):
-    """Logs of the step sizes: between kicks by the slow force, and inside the flow."""
-
-    outer: float
-    inner: float
-
-
 class _State(NamedTuple):
     """Chains in whitened coordinates: theta = mean + z @ chol.T."""
 
@@ -62,34 +84,16 @@ class _State(NamedTuple):
     gradient: np.ndarray
 
 
-def hamiltonian(
-    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, shown=None,
-    stiff=None, inside=None, max_iter=MAX_ITER, at=None,
-):  # fmt: skip
+def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER, at=None):
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
     all chains, so that each gradient is one matrix product over all of them (Neal 2011). The first
-    whitening is by ``mean`` (d,) and ``chol`` (d, d), the Cholesky factor of a covariance near the
-    posterior's; it is taken anew from the pooled draws of each window of the warm-up, as far as
-    halves of the chains agree on it.
+    ``whitening`` is a `Gaussian` near the posterior; it is taken anew from the pooled draws of each
+    window of the warm-up, as far as halves of the chains agree on it.
 
-    ``log_joint_gradient`` maps theta of shape (n_chains, d) to values (n_chains,) and gradients
-    (n_chains, d). The first positions ``start``, of the same shape, are to be wider than the
+    ``target`` is a `Target`. The first positions ``start`` (n_chains, d) are to be wider than the
     posterior, or R-hat says little.
-
-    Where the density has a part that is steep but cheap, ``stiff`` maps the whitening, mean and
-    chol, to this part as a `skpmd.proposals.splitting.Stiff`. Between two gradients the chains then
-    follow this part and N(0, I), so that the steps may be as long as the rest of the density
-    allows. Without it trajectories are plain leapfrog, which is better in heavy tails.
-
-    ``inside`` maps theta to gradients alone, which are taken inside a trajectory; at its ends they
-    are those of ``log_joint_gradient``. They may be less exact: a trajectory back takes the same
-    ones, so that the Metropolis decision is as exact as the values.
-
-    For what gradients do not do well there is ``jump(theta, rng) -> (moved, log Jacobian
-    (n_chains,))``, a reversible proposal, which is accepted or not after each trajectory. Where
-    users do not see theta itself, ``shown`` maps it from (n, d) to what they see, (n, k).
 
     Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
     ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most, and no
@@ -99,13 +103,11 @@ def hamiltonian(
     come first, and are not among the later ones. Each has an ``at``, from which chains of the same
     arguments go on.
     """
-    if at is not None:
-        mean, chol = at.mean, at.chol
-    chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
+    chains, shown = _Whitened(target, *(whitening if at is None else at.whitening)), target.shown
     if at is None:
-        first_step = np.log(_FIRST_STEP * len(mean) ** -0.25)
-        log_steps = _Steps(first_step, min(first_step, np.log(chains.flow.first_step)))
-        at = _Look(0, _WINDOWS[0], mean, chol, chains.at(start), log_steps, 1, 0.0)
+        first_step = np.log(_FIRST_STEP * start.shape[1] ** -0.25)
+        log_steps = first_step, min(first_step, np.log(chains.flow.first_step))
+        at = _Look(0, _WINDOWS[0], whitening, chains.at(start), log_steps, 1, 0.0)
     while at.n_windows < len(_WINDOWS):
         # A chain that starts where the density is steep would never move by a step for the others.
         adapt = np.mean if at.n_gradients > 1 else _harmonic_mean
@@ -122,7 +124,8 @@ def hamiltonian(
         n, following = at.n_windows + 1, _WINDOWS[at.n_windows + 1 :]
         # The last window tells what an iteration takes.
         length = following[0] if following else _affordable(_CHUNK, work, spent / length)
-        at = _Look(n, length, chains.mean, chains.chol, state, log_steps, n_gradients, work)
+        whitening = Gaussian(chains.mean, chains.chol)
+        at = _Look(n, length, whitening, state, log_steps, n_gradients, work)
         yield found._replace(at=at)
     while at.length:
         state, _, zs, accept, taken, spent = _advance(chains, at, rng)
@@ -168,9 +171,8 @@ def _diagnose(draws, shown):
 class _Whitened:
     """The log joint density and its gradient in whitened coordinates."""
 
-    def __init__(self, log_joint_gradient, mean, chol, jump, stiff, inside):
-        self._function, self.mean, self.chol = log_joint_gradient, mean, chol
-        self._jump, self._stiff, self._inside = jump, stiff, inside
+    def __init__(self, target, mean, chol):
+        self._target, self.mean, self.chol, stiff = target, mean, chol, target.stiff
         self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
 
     def position(self, z):
@@ -178,14 +180,14 @@ class _Whitened:
 
     def evaluate(self, z):
         with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
-            values, gradients = self._function(self.position(z))
+            values, gradients = self._target.log_joint_gradient(self.position(z))
             return _State(z, values, gradients @ self.chol)
 
     def gradient_inside(self, z):
         """The gradient inside a trajectory."""
-        if self._inside is None:
+        if self._target.inside is None:
             return self.evaluate(z).gradient
-        return self._inside(self.position(z)) @ self.chol
+        return self._target.inside(self.position(z)) @ self.chol
 
     def at(self, theta):
         return self.evaluate(solve_triangular(self.chol, (theta - self.mean).T, lower=True).T)
@@ -208,16 +210,14 @@ class _Whitened:
         except np.linalg.LinAlgError:  # But for rounding the draws lie in a plane.
             return self, state
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
-        chains = _Whitened(
-            self._function, mean, self.chol @ factor, self._jump, self._stiff, self._inside
-        )
+        chains = _Whitened(self._target, mean, self.chol @ factor)
         return chains, chains.at(self.position(state.z))
 
     def jumped(self, state, rng):
         """State after the Metropolis decision on a jump, where there is one."""
-        if self._jump is None:
+        if self._target.jump is None:
             return state
-        moved, log_jacobian = self._jump(self.position(state.z), rng)
+        moved, log_jacobian = self._target.jump(self.position(state.z), rng)
         new = self.at(moved)
         return _decide(state, new, new.value - state.value + log_jacobian, rng)[0]
 
@@ -229,23 +229,25 @@ def _advance(chains, at, rng, adapt=None):
     is in gradients, steps inside the flow included. Steps are adapted to ``adapt`` of the chains'
     acceptance probabilities, if that is given.
     """
-    now, n = _Progress(at.state, at.log_steps, [], [], 0, 0.0), at.length
+    state, (outer, inner), n = at.state, at.log_steps, at.length
+    zs, accepts, taken, work = [], [], 0, 0.0
     for t in counted(range(n), "Hamiltonian moves", n):
         tick()
-        now = _moved(chains, now, t, rng, adapt)
-    zs, accept = np.stack(now.zs, axis=1), np.mean(now.accepts)
-    return now.state, now.log_steps, zs, accept, now.taken, now.work
-
-
-class _Progress(NamedTuple):
-    """How far the moves between two looks at the chains have come."""
-
-    state: _State
-    log_steps: _Steps
-    zs: list  # Positions after each iteration.
-    accepts: list  # Mean acceptance probabilities.
-    taken: int  # Gradients of each chain.
-    work: float
+        length, step = _LENGTH * rng.uniform(0.5, 1.5), np.exp(inner)
+        leaps = max(1, int(np.ceil(length / np.exp(outer))))
+        state, accept, inner_accept = _iterate(chains, state, length / leaps, step, leaps, rng)
+        state = chains.jumped(state, rng)
+        zs.append(state.z)
+        accepts.append(accept.mean())
+        taken += leaps
+        work += leaps * (1.0 + _INNER_WORK * chains.flow.n_steps(length / leaps, step))
+        if adapt is not None:
+            # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
+            # One step may be the whole trajectory, and none is longer.
+            outer = metropolis.adapted(outer, adapt(accept), _ACCEPT, t)
+            outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
+            inner = min(metropolis.adapted(inner, inner_accept, _INNER_ACCEPT, t), outer)
+    return state, (outer, inner), np.stack(zs, axis=1), np.mean(accepts), taken, work
 
 
 class _Look(NamedTuple):
@@ -253,36 +255,13 @@ class _Look(NamedTuple):
 
     n_windows: int  # Windows of the warm-up that are over.
     length: int  # Iterations until the next look; 0 where there is none.
-    mean: np.ndarray  # The whitening.
-    chol: np.ndarray
+    whitening: Gaussian
     state: _State
-    log_steps: _Steps
+    log_steps: tuple  # Logs of the step sizes: between kicks by the slow force, in the flow.
     n_gradients: int  # Of each chain so far.
     work: float
     draws: np.ndarray | None = None  # After the warm-up.
     accepts: tuple = ()  # Mean acceptance probabilities between looks.
-
-
-def _moved(chains, at, t, rng, adapt):
-    """The progress after iteration t."""
-    length, log_steps = _LENGTH * rng.uniform(0.5, 1.5), at.log_steps
-    leaps = max(1, int(np.ceil(length / np.exp(log_steps.outer))))
-    state, accept, inner_accept = _iterate(
-        chains, at.state, length / leaps, np.exp(log_steps.inner), leaps, rng
-    )
-    state = chains.jumped(state, rng)
-    at.zs.append(state.z)
-    at.accepts.append(accept.mean())
-    inner_steps = chains.flow.n_steps(length / leaps, np.exp(log_steps.inner))
-    work = at.work + leaps * (1.0 + _INNER_WORK * inner_steps)
-    if adapt is not None:
-        # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
-        # One step may be the whole trajectory, and none is longer.
-        outer = metropolis.adapted(log_steps.outer, adapt(accept), _ACCEPT, t)
-        outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
-        inner = metropolis.adapted(log_steps.inner, inner_accept, _INNER_ACCEPT, t)
-        log_steps = _Steps(outer, min(inner, outer))
-    return _Progress(state, log_steps, at.zs, at.accepts, at.taken + leaps, work)
 
 
 def _harmonic_mean(probabilities):
@@ -328,3 +307,64 @@ def _decide(state, new, log_ratio, rng):
     """Metropolis decision of each chain: its state, and the acceptance probability (n_chains,)."""
     taken, probability = metropolis.accept(log_ratio, rng)
     return _State(*metropolis.select(taken, new, state)), probability
+
+
+def starts(proposals, shares, rng, *, others=()):
+    """Where chains start: Student draws (n_chains, d) from around each proposal, by its share.
+
+    They are wide enough for R-hat, but none of them so far out that it never arrives, as draws of a
+    Cauchy component may be. The proposals have no skewed axes. Some start at ``others``, places
+    (k, d), instead, at most a quarter of them: from a part of the posterior that no proposal knows.
+    """
+    others = others[: N_CHAINS // 4]
+    counts = even_counts(np.asarray(shares) / np.sum(shares), N_CHAINS)
+    wide = [proposal._replace(df=_START_DF) for proposal in proposals]
+    theta = np.concatenate([draw(one, n, rng) for one, n in zip(wide, counts, strict=True)])
+    if len(others):
+        theta[:: N_CHAINS // len(others)][: len(others)] = others
+    return theta
+
+
+def moved(model, target, start, whitening, n_particles, power, rng):
+    """States of chains that start there and follow a `Target`, as of `hamiltonian`.
+
+    Each check of R-hat yields the `outcome_of` the draws so far.
+    """
+    least = TARGET_ESS * n_particles
+
+    def seen(chains):
+        theta = thinned(chains, n_particles)
+        theta = theta if target.restored is None else target.restored(theta)
+        return outcome_of(model, theta, chains, power)
+
+    def states(at):
+        infos, before = ([], None) if at is None else at
+        if before is not None:
+            yield seen(before)._replace(infos=infos), None
+        for chains in hamiltonian(
+            target, start, whitening, rng, target_ess=least, at=before and before.at
+        ):
+            outcome = seen(chains)
+            infos = [*infos, *outcome.infos]
+            yield outcome, None if chains.at is None else (infos, chains)
+
+    return resumable(states, rng)
+
+
+def thinned(chains, n_particles):
+    """Draws that stand for all, evenly spaced: successive ones are alike, and cost predictions."""
+    every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
+    return chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
+
+
+def outcome_of(model, theta, chains, power):
+    """`Outcome` of equally weighted draws ``theta`` that stand for those of the chains.
+
+    There are ``n_particles`` of them or more, fewer where the chains have made fewer draws.
+    """
+    info = StepInfo(
+        1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, len(theta), extra={"r_hat": chains.r_hat}
+    )
+    return Outcome(
+        equally_weighted(model, theta), [info], reweighted=True, chains=chains._replace(at=None)
+    )

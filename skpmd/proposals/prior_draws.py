@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 from skpmd._runtime.call import phase
 from skpmd.engine import mirror
-from skpmd.engine.edges import edges
+from skpmd.engine.edges import edges, without_errors
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import (
@@ -26,7 +26,6 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.engine.sums import n_rows
-from skpmd.engine.values import without_errors
 from skpmd.proposals.agreement import differences, evidence_of
 from skpmd.proposals.non_centred import hierarchy
 

@@ -8,7 +8,7 @@ from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import effective_sample_size
 from skpmd.proposals.agreement import moments_and_errors
 from skpmd.proposals.fitted_proposals import EACH, Proposals
-from skpmd.proposals.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds
+from skpmd.proposals.importance_rounds import MAX_ROUNDS, TARGET_ESS, Until, proposal_rounds
 from skpmd.proposals.prior_draws import MISSED_NATS, PriorDraws, misses, too_thin
 
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
@@ -81,13 +81,12 @@ def _by_weights(task, found, rng, before=None):
     if found.to == OF_STEPS:
         enough = _OF_STEPS_ESS * task.n
         max_rounds = MAX_ROUNDS // 2 if is_small(task) else MAX_ROUNDS
-    last = draws = None
+    until = Until(task.n, enough, _MIN_SHARE * task.n, max_rounds)
+    last, draws, mixture = None, None, (found.components, found.shares)
     try:
         for last, draws in proposal_rounds(  # noqa: B007
-            task.model, task.batches, found.components, found.shares, task.power, rng, n=task.n,
-            target_ess=enough, min_first_ess=_MIN_SHARE * task.n, max_rounds=max_rounds,
-            before=before,
-        ):  # fmt: skip
+            task.model, task.batches, mixture, task.power, rng, until, before
+        ):
             # Proposals at several places are not to agree on a mean.
             gap = last.disagreement if len(found.components) == EACH else None
             last = last._replace(notes=notes, disagreement=gap)

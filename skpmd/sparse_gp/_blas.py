@@ -29,11 +29,11 @@ _dpotrs = _function(cython_lapack, "dpotrs", 8)
 
 def _call(routine, *arguments):
     """Call a routine with characters, whole numbers, floats and matrices in Fortran's order."""
-    held = [_held(one) for one in arguments]  # What pointers point to must live as long.
-    routine(*(pointer for _, pointer in held))
+    converted = [_converted(one) for one in arguments]  # What pointers point to must live as long.
+    routine(*(pointer for _, pointer in converted))
 
 
-def _held(one):
+def _converted(one):
     if isinstance(one, np.ndarray):
         return one, one.ctypes.data
     kind = {bytes: ctypes.c_char, int: ctypes.c_int, float: ctypes.c_double}[type(one)]

@@ -6,19 +6,25 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._base.utils import as_generator
-from skpmd._rows.sampling import distinct, merged
+from skpmd._rows.rows import distinct, merge_copies
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd._runtime.threads import each
 from skpmd.engine import mirror
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
+from skpmd.sparse_gp._descent import SHARE, maximise_evidence
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
-from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
-from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
+from skpmd.sparse_gp._vecchia_fit import (
+    covariance_of,
+    fit_vecchia,
+    n_beside,
+    new_full_scale,
+    with_inducing,
+    with_kernel,
+)
 
 # So many rows' predictions from all others are compared, a quarter of all at most, and fewer than
 # the second number tell nothing. A row counts for no more than so many nats: where tails are heavy
@@ -174,8 +180,8 @@ def _under_another_kernel(parameters, state, is_smooth):
 def _fit_inducing(parameters, state, data):
     """The state of inducing inputs under a kernel that is found already."""
     kernel = state.model.covariance.at(state.theta)
-    n_held = n_inducing("auto", data.weight.sum()) ** 2
-    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_held)
+    n_stored = n_inducing("auto", data.weight.sum()) ** 2
+    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_stored)
     n = min(parameters.n_subset, _DRAWN_ROWS)
     known = parameters._replace(
         approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n
@@ -197,7 +203,7 @@ def _is_exact(parameters, data):
     given = parameters.n_inducing != "auto" or not isinstance(parameters.inducing_init, str)
     if parameters.weighting != "posterior" or given or len(data.y) > _MAX_COPIES * _EXACT_ROWS:
         return False
-    places, _ = merged(data.weight, data.X, data.y, data.noise_variance + data.alpha)
+    places, _ = merge_copies(data.weight, data.X, data.y, data.noise_variance + data.alpha)
     return len(places) <= _EXACT_ROWS
 
 

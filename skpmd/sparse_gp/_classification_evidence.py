@@ -6,25 +6,20 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._rows.sampling import distinct, stratified_sample
+from skpmd._rows.rows import distinct, stratified_sample
 from skpmd._runtime.call import out_of_time, phase, untimed
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
-from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._covariance import KernelCovariance, free_parts
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import SEARCH, descended, searched
-from skpmd.sparse_gp._exact_evidence import (
-    IMPOSSIBLE,
-    log_marginal_likelihood,
-    starts_around,
-)
+from skpmd.sparse_gp._descent import SEARCH, minimised
+from skpmd.sparse_gp._evidence import log_marginal_likelihood, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
 from skpmd.sparse_gp._model import SEARCH_JITTER
-from skpmd.sparse_gp._sparse_evidence import sparse_evidence
-from skpmd.sparse_gp._starts import widened
+from skpmd.sparse_gp._starts import starts_around, widened
 
 # Sites go so much of their way at first, further while the steps get shorter, and half of it where
 # they do not: from the prior, all at once, they would overshoot.
@@ -176,12 +171,6 @@ class KernelSearch:
             self.reset()
         return -np.inf, np.zeros(len(theta))
 
-    def objective(self, theta, eval_gradient=True):
-        """What is minimised, as `GaussianProcessClassifier` hands it to an optimizer."""
-        value, slope = self.value(theta, eval_gradient)
-        value = -value if np.isfinite(value) else IMPOSSIBLE
-        return (value, -slope) if eval_gradient else value
-
 
 def some_rows(rows, n, rng):
     """At most n rows of a batch, drawn as if each were there as often as it counts."""
@@ -226,16 +215,13 @@ def _placed(kernel, rows):
 
     A scale for each column, or their geometric mean where a part of the kernel has one for all.
     """
-    theta, start = kernel.theta.copy(), 0
+    theta = kernel.theta.copy()
     sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
-    for one in kernel.hyperparameters:
-        if one.fixed:
-            continue
-        end = start + one.n_elements
-        if one.name.endswith("length_scale") and rows.X.dtype == np.float64:
+    for part in free_parts(kernel):
+        if part.attribute == "length_scale" and rows.X.dtype == np.float64:
             logs = np.log(default_kernel(sample).k1.k2.length_scale * _SHORTER)
-            theta[start:end] = logs if len(logs) == one.n_elements else logs.mean()
-        start = end
+            is_one_each = len(logs) == part.place.stop - part.place.start
+            theta[part.place] = logs if is_one_each else logs.mean()
     return theta
 
 
@@ -256,19 +242,12 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
     if parameters.n_restarts_optimizer:
         starts.append(np.clip(_placed(kernel, subset), *bounds.T))
     if callable(optimizer):
-        ends = [
-            searched(
-                lambda timed, start=start: optimizer(timed, start, bounds=bounds),
-                one.objective,
-            )
-            for start, one in ((start, search(subset)) for start in starts)
-        ]
+        ends = [minimised(search(subset).value, one, bounds, optimizer) for one in starts]
         return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
     few = some_rows(subset, _SEARCH_ROWS, rng)
 
     def descend(start, rows, n):
-        one = search(rows)
-        return descended(one.objective, start, bounds, n)
+        return minimised(search(rows).value, start, bounds, optimizer, n)
 
     ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]

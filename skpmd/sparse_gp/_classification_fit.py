@@ -4,13 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_rounds
-from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd._base.streaming import Stream, advance
+from skpmd._base.steps import Records, Stream, advance, bar_of_rounds
 from skpmd._base.utils import as_generator
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import sortable
+from skpmd._rows.rows import Rows, sortable
 from skpmd._runtime.call import share_of_time
 from skpmd.engine import weighting
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k

@@ -9,11 +9,11 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
-from skpmd.engine.quasi_random import uniforms
+from skpmd.engine.importance import uniforms
 from skpmd.predictive import NormalMixture
+from skpmd.sparse_gp._data import kind_of_rows
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 from skpmd.sparse_gp._predict import average
-from skpmd.sparse_gp._score_predict import kind_of_rows
 
 _CHUNK = 1 << 22  # Covariances held at once.
 _POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.

@@ -9,13 +9,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.validation import checked_weights, refuse_overflows
-from skpmd._base.warn import warn
-from skpmd._rows.opening import in_parts, opened
+from skpmd._base.utils import warn
+from skpmd._base.validation import (
+    checked_weights,
+    encode,
+    encode_known,
+    naming_unordered,
+    refuse_overflows,
+    row_weights,
+)
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import need_memory
 from skpmd.sparse_gp._classification_fit import (
     ClassifierParameters,
@@ -24,12 +30,11 @@ from skpmd.sparse_gp._classification_fit import (
     with_results,
 )
 from skpmd.sparse_gp._classification_predict import ClassifierPredictions
-from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._findings import at_independence
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 from skpmd.sparse_gp._model import MAX_JITTER
-from skpmd.sparse_gp._score_predict import kind_of_rows
 
 
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):
@@ -193,7 +198,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         "prior": [BaseEstimator, None],
     }
     _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
-    _handed_on = (*ParticleResults._handed_on, "classes_")
+    _adopted_attributes = (*ParticleResults._adopted_attributes, "classes_")
 
     def __init__(
         self,
@@ -274,7 +279,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             need_memory(X, f"fit of {type(self).__name__}", "call partial_fit with them")
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
@@ -336,7 +341,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             parameters, before = self._parameters(), self._state_or_prior()
             self._check_frozen()
             X, y = self._validated(X, y, reset=before is None)
-            with in_order("classes", classes):
+            with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
             codes = encode_known(y, self.classes_)
             data = _data(X, codes, self._counted(checked_weights(sample_weight, X)))

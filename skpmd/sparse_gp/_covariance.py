@@ -8,14 +8,41 @@ from sklearn.gaussian_process import kernels as sk
 
 from skpmd._runtime.threads import each, ranges
 from skpmd.engine.bandwidth import squared_distances
-from skpmd.sparse_gp import _stationary
 
+SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared exponential
+# The largest exponent. Its exponential, 1e-39, is nothing beside any variance, but products of it
+# keep within the range of numbers: those below take processors twenty times as long.
+_FARTHEST = 90.0
 _STEP = 1e-5  # Step of differences in theta.
 # Largest log of a hyperparameter, unless its bounds reach further, and with them: rejuvenation may
 # draw wild ones, which have no weight in the end, and they must not overflow.
 _MAX_LOG, _MAX_BOUND = 100.0, 700.0
 _FAR = 1e4  # Rows so many length scales apart have their distances from differences.
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
+
+
+class Part(NamedTuple):
+    """A free hyperparameter of a kernel."""
+
+    name: str  # As of ``kernel.get_params``.
+    leaf: sk.Kernel  # The kernel that it belongs to.
+    attribute: str
+    place: slice  # Of theta.
+
+
+def free_parts(kernel):
+    """The `Part` of each free hyperparameter, in the order of theta."""
+    out, start = [], 0
+    for one in kernel.hyperparameters:
+        if one.fixed:
+            continue
+        *path, attribute = one.name.split("__")
+        leaf = kernel
+        for name in path:
+            leaf = getattr(leaf, name)
+        out.append(Part(one.name, leaf, attribute, slice(start, start + one.n_elements)))
+        start += one.n_elements
+    return out
 
 
 class Term(NamedTuple):
@@ -35,15 +62,16 @@ class KernelCovariance:
     of a row with itself only.
 
     A product of constants and one RBF or Matern kernel (nu of 1/2, 3/2, 5/2 or infinity), with or
-    without WhiteKernels added to it, is evaluated by `skpmd.sparse_gp._stationary`; any other
-    kernel through its ``__call__``.
+    without WhiteKernels added to it, is fast: it is evaluated by matrix products, as g(r^2) of the
+    squared distance r^2 in length scales, g(0) = 1 (Rasmussen and Williams 2006, section 4.2). Any
+    other kernel is evaluated through its ``__call__``.
     """
 
     def __init__(self, kernel):
         self.kernel = kernel
         form, self._limits = _form(kernel), _limits(kernel)
         is_fast = form is not None and len(form[1]) == 1
-        self._fast = _Fast(kernel, self._limits, *form) if is_fast else None
+        self.fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
 
     def __getstate__(self):
@@ -55,8 +83,8 @@ class KernelCovariance:
 
     @property
     def is_fast(self):
-        """Whether `skpmd.sparse_gp._stationary` evaluates it."""
-        return self._fast is not None
+        """Whether it has a form that is evaluated by matrix products."""
+        return self.fast is not None
 
     def at(self, theta):
         """The kernel at theta."""
@@ -68,27 +96,19 @@ class KernelCovariance:
 
     def term(self, theta):
         """The `Term` of a fast kernel."""
-        return self._fast.at(theta)
-
-    def assembled(self, theta, by_amplitude, by_noise, by_scales):
-        """Gradient in theta, of a fast kernel, of what has these derivatives.
-
-        They are those by the log of the amplitude, by the noise, and by the logs of the length
-        scales (p,).
-        """
-        return self._fast.assembled(theta, by_amplitude, by_noise, by_scales)
+        return self.fast.at(theta)
 
     def cross(self, theta, A, B):
         """Covariances of f at the rows of A and of B, shape (n, m), C order."""
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
-        term = self._fast.at(theta)
+        term = self.fast.at(theta)
         squared = _squared(A / term.length_scale, B / term.length_scale)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
         def evaluate(some):
-            values = _stationary.values(squared[slice(*some)], self._fast.nu)
+            values = _values(squared[slice(*some)], self.fast.nu)
             values *= term.amplitude
 
         each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))  # In place.
@@ -97,20 +117,20 @@ class KernelCovariance:
     def diagonal(self, theta, A):
         """Variances of f at the rows of A, shape (n,)."""
         if self.is_fast:
-            return np.full(len(A), self._fast.at(theta).amplitude)
+            return np.full(len(A), self.fast.at(theta).amplitude)
         return _signal_and_noise(self.at(theta), A)[0]
 
     def noise(self, theta, A):
         """Variances of the noise at the rows of A, shape (n,)."""
         if self.is_fast:
-            return np.full(len(A), self._fast.at(theta).noise)
+            return np.full(len(A), self.fast.at(theta).noise)
         return _signal_and_noise(self.at(theta), A)[1]
 
     def contracted_gradient(self, theta, X, W, d):
         """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
         if self.is_fast:
-            signal = self.cross_gradient(theta, X, X, W)
-            return signal + self.diagonal_gradient(theta, np.zeros(1), d)
+            signal = self.fast.cross_gradient(theta, X, X, W)
+            return signal + self.fast.diagonal_gradient(theta, np.zeros(1), d)
         out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
         # kernel(X) has the noise on its diagonal; differences correct for its part.
         for k in range(len(theta)):
@@ -128,17 +148,9 @@ class KernelCovariance:
         The same theta where the kernel has no noise that is free.
         """
         out = theta.copy()
-        for place in self._fast.noise_places[:1]:
+        for place in self.fast.noise_places[:1]:
             out[place] = np.clip(np.log(level), *self.kernel.bounds[place].T)
         return out
-
-    def cross_gradient(self, theta, A, B, W):
-        """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
-        return self._fast.cross_gradient(theta, A, B, W)
-
-    def diagonal_gradient(self, theta, g, d):
-        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i), of a fast kernel."""
-        return self._fast.diagonal_gradient(theta, g, d)
 
 
 class _Fast:
@@ -146,7 +158,7 @@ class _Fast:
 
     def __init__(self, kernel, limits, constants, shapes, noises):
         self._limits = limits
-        places = {id(_leaf(kernel, names)): place for names, place in _free_parts(kernel)}
+        places = {id(part.leaf): part.place for part in free_parts(kernel)}
         self.nu = getattr(shapes[0], "nu", np.inf)
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
         self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
@@ -163,6 +175,11 @@ class _Fast:
         return Term(float(amplitude), scale, float(noise), shape)
 
     def assembled(self, theta, by_amplitude, by_noise, by_scales):
+        """Gradient in theta of what has these derivatives.
+
+        They are those by the log of the amplitude, by the noise, and by the logs of the length
+        scales (p,).
+        """
         out, place = np.zeros(len(theta)), self._scale[1]
         if place is not None:
             out[place] = by_scales if place.stop - place.start > 1 else by_scales.sum()
@@ -170,6 +187,7 @@ class _Fast:
         return out
 
     def cross_gradient(self, theta, A, B, W):
+        """Gradient in theta of sum_ij W_ij k(a_i, b_j)."""
         term = self.at(theta)
         centre = (B / term.length_scale).mean(axis=0)
         A, B = A / term.length_scale - centre, B / term.length_scale - centre
@@ -179,17 +197,18 @@ class _Fast:
 
             def evaluate(some):
                 rows = slice(*some)
-                np.multiply(_stationary.slopes(squared[rows], self.nu), W[rows], out=slope[rows])
+                np.multiply(_slopes(squared[rows], self.nu), W[rows], out=slope[rows])
 
             each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))
             # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
             by_scales = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
             by_scales -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
             by_scales *= -2.0 * term.amplitude
-        value = np.vdot(W, _stationary.values(squared, self.nu)) * term.amplitude
+        value = np.vdot(W, _values(squared, self.nu)) * term.amplitude
         return self.assembled(theta, value, 0.0, by_scales)
 
     def diagonal_gradient(self, theta, g, d):
+        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i)."""
         no_scales = np.zeros(1)
         return self.assembled(theta, self.at(theta).amplitude * g.sum(), d.sum(), no_scales)
 
@@ -231,28 +250,16 @@ def _value(theta, fixed, place):
 def parameter_names(kernel):
     """A name for each entry of ``kernel.theta``."""
     names = []
-    for one in kernel.hyperparameters:
-        if not one.fixed:
-            n = one.n_elements
-            names += [one.name] if n == 1 else [f"{one.name}[{j}]" for j in range(n)]
+    for part in free_parts(kernel):
+        n = part.place.stop - part.place.start
+        names += [part.name] if n == 1 else [f"{part.name}[{j}]" for j in range(n)]
     return names
 
 
-def _free_parts(kernel):
-    """Names of attributes down to the part, and slice of theta, of each free hyperparameter."""
-    out, start = [], 0
-    for parameter in kernel.hyperparameters:
-        if not parameter.fixed:
-            names = parameter.name.split("__")
-            out.append((names[:-1], slice(start, start + parameter.n_elements)))
-            start += parameter.n_elements
-    return out
-
-
-def _leaf(kernel, names):
-    for name in names:
-        kernel = getattr(kernel, name)
-    return kernel
+def kinds(kernel):
+    """The attribute that each entry of ``kernel.theta`` is, such as length_scale; (d,) of str."""
+    parts = free_parts(kernel)
+    return np.repeat([p.attribute for p in parts], [p.place.stop - p.place.start for p in parts])
 
 
 def _signal_and_noise(kernel, A):
@@ -291,6 +298,30 @@ def _form(kernel):
         return tuple(a + b for a, b in zip(*parts, strict=True))
     if isinstance(kernel, sk.ConstantKernel):
         return [kernel], [], []
-    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu in _stationary.SHAPES):
+    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu in SHAPES):
         return [], [kernel], []
     return None
+
+
+def _values(squared, nu):
+    """g at the squared distances, which are overwritten."""
+    if nu == np.inf:
+        squared *= -0.5
+        return np.exp(np.maximum(squared, -_FARTHEST, out=squared), out=squared)
+    r = np.sqrt(squared, out=squared)
+    r *= np.sqrt(2.0 * nu)
+    np.minimum(r, _FARTHEST, out=r)
+    if nu == 0.5:
+        return np.exp(np.negative(r, out=r), out=r)
+    polynomial = 1.0 + r if nu == 1.5 else 1.0 + r * (1.0 + r / 3.0)
+    return np.multiply(polynomial, np.exp(np.negative(r, out=r), out=r), out=r)
+
+
+def _slopes(squared, nu):
+    """Derivative of g by the squared distance; 0 where nu = 1/2 has none, at distance 0."""
+    if nu == np.inf:
+        return -0.5 * np.exp(-0.5 * squared)
+    r = np.sqrt(2.0 * nu * squared)
+    if nu == 0.5:
+        return np.divide(-0.5 * np.exp(-r), r, out=np.zeros_like(r), where=r > 0.0)
+    return -np.exp(-r) * (1.5 if nu == 1.5 else 5.0 / 6.0 * (1.0 + r))

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.order import group_size
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import merged, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample
+from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -65,20 +64,20 @@ def _moments(values, weight):
 
 def _distinct_values(values, weight, order):
     """Distinct values and their weights in pieces of a size that copies do not change."""
-    held = np.empty((2, 0))
+    pending = np.empty((2, 0))
     for start in range(0, len(order), _PIECE):
         some = order[start : start + _PIECE]
         v = values[some]
         starts = np.flatnonzero(np.append(True, v[1:] != v[:-1]))
         more = np.array([v[starts], np.add.reduceat(weight[some], starts)])
-        if held.size and held[0, -1] == more[0, 0]:  # The block has cut through copies.
-            held[1, -1] += more[1, 0]
+        if pending.size and pending[0, -1] == more[0, 0]:  # The block has cut through copies.
+            pending[1, -1] += more[1, 0]
             more = more[:, 1:]
-        held = np.concatenate([held, more], axis=1)
-        if held.shape[1] > _PIECE:
-            yield held[:, :_PIECE]
-            held = held[:, _PIECE:]
-    yield held
+        pending = np.concatenate([pending, more], axis=1)
+        if pending.shape[1] > _PIECE:
+            yield pending[:, :_PIECE]
+            pending = pending[:, _PIECE:]
+    yield pending
 
 
 def _robust(values, weight):
@@ -111,7 +110,7 @@ class Data(NamedTuple):
     def merged(self):
         """The distinct rows, sorted."""
         *columns, weight = self
-        places, weight = merged(weight, *columns)
+        places, weight = merge_copies(weight, *columns)
         return self.select(places)._replace(weight=weight)
 
     def own_noise(self, scaler):
@@ -159,7 +158,7 @@ class ScaledRows(Rows):
 
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return self._in_order(self._edges())
+        return self._consecutive(self._edges())
 
     def scaled(self):
         """The same rows, with all that is made."""
@@ -226,7 +225,7 @@ class Population:
         if rows.is_large:
             self._places, self.weight = np.arange(len(weight)), weight
         else:
-            self._places, self.weight = merged(weight, X, y, rows.noise)
+            self._places, self.weight = merge_copies(weight, X, y, rows.noise)
         if df is not None:
             self._middle = _robust(y[:, 0], weight) or (0.0, np.inf)
 
@@ -254,3 +253,10 @@ def take(rows, n, rng):
     places, counts = stratified_sample(weight, n, rng)
     # Where the total weight is small the rows drawn must not count for more than that.
     return rows.select(places, counts * min(1.0, weight.sum() / n))
+
+
+def kind_of_rows(kernel):
+    """How input for a kernel is checked: some take other things than vectors."""
+    if kernel is None or kernel.requires_vector_input:
+        return {"dtype": np.float64, "order": "C"}
+    return {"dtype": None, "ensure_2d": False}

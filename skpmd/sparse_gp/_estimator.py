@@ -13,35 +13,25 @@ from skpmd._base.estimator import result
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.utils import as_floats
+from skpmd._base.utils import as_floats, warn
 from skpmd._base.validation import checked_weights, refuse_overflows
-from skpmd._base.warn import warn
-from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
-from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._findings import kernel_findings
-from skpmd.sparse_gp._fit import fit, update, with_results
-from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
+from skpmd.sparse_gp._data import Data, kind_of_rows
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._findings import kernel_findings, warn_of_open_variance
+from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
 from skpmd.sparse_gp._inducing import INITS
-from skpmd.sparse_gp._merge import (
-    described,
-    disagreement,
-    distances,
-    merged,
-    monitored,
-    refuse_neighbours,
-)
+from skpmd.sparse_gp._merge import described, disagreement, distances, merged, refuse_neighbours
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
-from skpmd.sparse_gp._open_variance import warn_of_open_variance
-from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
-from skpmd.sparse_gp._score_predict import kind_of_rows
 from skpmd.sparse_gp._vecchia_fit import (
+    fit_full_scale,
     fit_vecchia,
     left_out_findings,
     posterior_findings,
+    update_full_scale,
     update_vecchia,
 )
 
@@ -435,7 +425,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):
-            X, y, sample_weight = opened(X, y, sample_weight)
+            X, y, sample_weight = as_table(X, y, sample_weight)
             parameters = self._parameters()
             self._reset()
             if self.prior is not None:
@@ -446,7 +436,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             fitted = _FITS.get(parameters.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, data))
             self._freeze()
-        self._warn(fitted_kernel=True)
+        self._warn(data, fitted_kernel=True)
         return self
 
     @in_parts
@@ -511,7 +501,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
             goes_on = state.retained is not None and state.n_fitted < self.n_subset
-            self._warn(fitted_kernel=is_new and not goes_on)
+            self._warn(data, fitted_kernel=is_new and not goes_on)
             return self
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -521,15 +511,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             self._start_merge(estimators, ("jitter", "likelihood", "df", "_n_targets"))
             refuse_neighbours([one.approximation_ for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
-            state = merged(estimators)._replace(monitored=monitored(states))
-            state = with_results(state)
+            state = with_results(merged(estimators))
             method = f"sum of the natural parameters of {n} shards"
             away, reasons = distances(states, state), []
             if self.likelihood == "student_t":
                 method += ", each row weighed as it was in its shard"
                 reasons = disagreement(away)
             self._set_state(described(state, method, n, away, reasons))
-        warn_of_open_variance(self._state)  # No shard is one by neighbours.
+        # No shard is one by neighbours.
+        warn_of_open_variance(self._state, [_rows_of(one.sample) for one in states])
         self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
 
@@ -685,13 +675,16 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError("alpha must be finite and not negative: it is a variance.")
         return np.broadcast_to(alpha, n)
 
-    def _warn(self, fitted_kernel):
+    def _warn(self, data, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
         if self.diagnostics_["interrupted"]:
             self._conclude(interrupted=True)
-        if self.approximation_ not in _NEAR:
-            warn_of_open_variance(self._state)
         state, found = self._state, []
+        if self.approximation_ not in _NEAR:
+            last = data.X, data.own_noise(state.scaler)
+            # A stream that forgets may have left the rows that its kernel was fitted to.
+            past = [] if self._forgetting() else [_rows_of(state.sample)]
+            warn_of_open_variance(state, [*past, last])
         if fitted_kernel and self.weighting != "posterior":
             found = kernel_findings(
                 state.model.covariance, state.theta, state.sample, self.optimizer is not None,
@@ -708,3 +701,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self._conclude()
         for reason in found:
             warn(f"{type(self).__name__}: {reason}")
+
+
+def _rows_of(sample):
+    """Inputs of a sample, and the noise of each row's own."""
+    return sample.X, sample.noise_variance

@@ -24,8 +24,9 @@ from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, mixture_log_density
 from skpmd.engine.particles import weights
 from skpmd.engine.resampling import resample
-from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._descent import descended
+from skpmd.sparse_gp._covariance import kinds
+from skpmd.sparse_gp._descent import descended, objective_of
+from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
 from skpmd.sparse_gp._starts import column_scales
 
 _NOISE = 1.0  # Scale of the noise's sd, in sds of y.
@@ -41,7 +42,6 @@ _STEP = 1e-4  # Of the differences that approximate second derivatives.
 _CHEAP_ROWS, _MOVES = 150, 10
 _MAX_SHRINKS = 30  # Of a slice: rounding may leave none.
 _LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
-IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
 
 
 def scales_of(sample):
@@ -90,12 +90,11 @@ class Shrunk:
 
     def __init__(self, kernel, sample):
         start, variance = scales_of(sample)
-        kinds = [name.partition("[")[0].rpartition("__")[2] for name in parameter_names(kernel)]
         self._noise, amplitude, scales = (
-            np.flatnonzero([one == kind for one in kinds])
-            for kind in ("noise_level", "constant_value", "length_scale")
+            np.flatnonzero(kinds(kernel) == one)
+            for one in ("noise_level", "constant_value", "length_scale")
         )
-        d, self._scales = len(kinds), scales
+        d, self._scales = len(kernel.theta), scales
         self._limits = kernel.bounds.T
         self._middle, log_variance = np.zeros(d), np.log(variance)  # Where theta has its middle.
         self._middle[self._noise] = log_variance + 2.0 * np.log(_NOISE)
@@ -188,11 +187,12 @@ def draw_posterior(evidence, prior, theta, m, n_rows, rng):
     first = prior.sample(rng, _FROM_PRIOR)
     values = log_joint(first)
     starts = [prior.outward(theta), first[int(np.argmax(values))]]
-    modes = [_mode(value_and_slope, one, prior.bounds) for one in starts]
-    modes.sort(key=lambda mode: -mode[1])
+    objective = objective_of(value_and_slope)
+    modes = [descended(objective, one, prior.bounds, _EVALUATIONS) for one in starts]
+    modes.sort(key=lambda mode: mode.value)
     widths = first.std(axis=0)
-    proposals = [_around(value_and_slope, u, widths) for u, _ in modes]
-    if _squares(proposals[0], modes[1][0][None])[0] < 1.0:
+    proposals = [_around(value_and_slope, u, widths) for u, *_ in modes]
+    if squares(proposals[0], modes[1].theta[None])[0] < 1.0:
         proposals = proposals[:1]  # They are one mode.
     draws = np.concatenate([first, *(draw(one, _FROM_MODE, rng) for one in proposals)])
     values = np.concatenate([values, log_joint(draws[_FROM_PRIOR:])])
@@ -211,31 +211,13 @@ def draw_posterior(evidence, prior, theta, m, n_rows, rng):
     return np.concatenate([theta[None], prior.inward(np.array(moved))])
 
 
-def _mode(value_and_slope, start, bounds):
-    """A mode, and the log joint density there."""
-
-    def objective(u):
-        value, slope = value_and_slope(np.asarray(u, dtype=float))
-        return (-value, -slope) if np.isfinite(value) else (IMPOSSIBLE, np.zeros(len(slope)))
-
-    end = descended(objective, start, bounds, _EVALUATIONS)
-    return np.asarray(end.theta, dtype=float), -end.value
-
-
 def _around(value_and_slope, mode, widths):
     """A Student proposal of the curvature at a mode, no wider than draws of the prior."""
     steps = _STEP * np.diag(widths)
     slopes = np.array([value_and_slope(mode + step)[1] for step in (*steps, *-steps)])
     d = len(mode)
     hessian = (slopes[d:] - slopes[:d]) / (2.0 * _STEP) * widths
-    values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (hessian + hessian.T)))
-    # At an edge a curvature may have the wrong sign.
-    return Proposal(mode, widths[:, None] * vectors / np.sqrt(np.maximum(values, 1.0)), _DF)
-
-
-def _squares(proposal, u):
-    """Squared distances (m,) from the mean of a proposal, in its standard deviations."""
-    return (np.linalg.solve(proposal.factor, (u - proposal.mean).T) ** 2).sum(axis=0)
+    return Proposal(mode, widths[:, None] * root_of_curvature(hessian), _DF)
 
 
 def _moved(log_joint, proposal, u, value, n, rng):
@@ -243,7 +225,7 @@ def _moved(log_joint, proposal, u, value, n, rng):
     d, mean, factor = len(u), proposal.mean, proposal.factor
 
     def of_student(one):
-        squared = _squares(proposal, one[None])[0]
+        squared = squares(proposal, one[None])[0]
         return -0.5 * (_DF + d) * np.log1p(squared / _DF), squared
 
     for _ in range(n):

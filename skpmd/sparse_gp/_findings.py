@@ -1,13 +1,14 @@
-"""What speaks against the kernel that a search has found."""
+"""What speaks against the kernel that a search has found, and against the inducing inputs."""
 
 import numpy as np
 
-from skpmd._base.utils import as_generator
-from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
+from skpmd._base.utils import as_generator, warn
+from skpmd._rows.rows import distinct
+from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
+from skpmd.sparse_gp._descent import maximise_evidence
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._starts import (
     column_scales,
-    free_parts,
     is_flat,
     is_in_units_of_X,
     is_no_better_than_noise,
@@ -56,9 +57,8 @@ def at_independence(kernel, theta):
 
     (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
     """
-    found, names = [], parameter_names(kernel)
-    for name, value, (low, high) in zip(names, theta, kernel.bounds, strict=True):
-        kind = name.partition("[")[0].rpartition("__")[2]
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), strict=True)
+    for (name, kind), value, (low, high) in zip(named, theta, kernel.bounds, strict=True):
         ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
         which, end = ends.get(kind, ("", np.nan))
         if np.isclose(value, end):
@@ -98,13 +98,11 @@ def _of_bounds(covariance, theta, sample):
     """Of hyperparameters at a bound beyond which the evidence is clearly larger."""
     kernel = covariance.kernel
     own = log_marginal_likelihood(covariance, theta, sample, gradient=False)
-    found = []
-    names = parameter_names(kernel)
-    for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
+    found, named = [], zip(parameter_names(kernel), kinds(kernel), kernel.bounds, strict=True)
+    for place, (name, kind, (low, high)) in enumerate(named):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
             # A small noise belongs to a smooth y, or to rows that are there several times; a large
             # one, and short length scales, are named as those of independent rows.
-            kind = name.partition("[")[0].rpartition("__")[2]
             is_known = kind == "noise_level" or (kind == "length_scale" and sign < 0.0)
             if is_known or not np.isclose(theta[place], end, atol=1e-6):
                 continue
@@ -122,15 +120,16 @@ def _of_bounds(covariance, theta, sample):
 
 def _of_copies(covariance, theta, sample, copies):
     """Of noise that there seems to be none of because rows are there again, targets and all."""
-    once = sample._replace(weight=np.ones(len(sample.y)))
-    noise = covariance.noise(theta, once.X).max()
-    if len(once.y) < _FEWEST_ROWS or noise > _COPIED_NOISE * (once.y**2).mean():
+    unweighted = sample._replace(weight=np.ones(len(sample.y)))
+    noise = covariance.noise(theta, unweighted.X).max()
+    if len(unweighted.y) < _FEWEST_ROWS or noise > _COPIED_NOISE * (unweighted.y**2).mean():
         return []
-    other = maximise_evidence(covariance, once, "fmin_l_bfgs_b", 0, as_generator(0))
+    other = maximise_evidence(covariance, unweighted, "fmin_l_bfgs_b", 0, as_generator(0))
     mine, found = (
-        log_marginal_likelihood(covariance, one, once, gradient=False) for one in (theta, other)
+        log_marginal_likelihood(covariance, one, unweighted, gradient=False)
+        for one in (theta, other)
     )
-    its = covariance.noise(other, once.X).max()
+    its = covariance.noise(other, unweighted.X).max()
     if not (found - mine > _GAIN and its > _MORE_NOISE * noise):
         return []
     return [
@@ -174,3 +173,47 @@ def _of_noise(covariance, theta, sample, most, is_searched):
         f"larger by {gain:.3g} nats: standard deviations mean nothing. Add a WhiteKernel to the "
         "kernel, or raise its noise_level or alpha."
     ]
+
+
+_MAX_ROWS = 200  # At most so many rows of a sample are asked for.
+# Inducing inputs are warned of where they make more than this share of the variance of f. From two
+# fifths on means were more than three of their own sds off those of the exact process, and from
+# three quarters on also under a kernel that was fitted. An open variance below the second fraction
+# of the prior's harms nobody.
+_MUCH_ADDED, _MIN_OPEN = 0.25, 1e-4
+_TINY = np.finfo(np.float64).tiny
+
+
+def warn_of_open_variance(state, samples):
+    """Warn where much of the variance of f is there for want of inducing inputs, not of rows.
+
+    What they leave open of f at a row, a single observation there would lower to open noise /
+    (open + noise) in the exact process. Where the difference is much of the whole variance, the
+    exact process differs from predictions by about their own sd, and by three of them at one place
+    of many. Each of the ``samples`` is asked for by itself: few others may lie where its rows do.
+    """
+    model, theta = state.model, state.particles.theta[state.best]
+    for X, noise_variance in samples:
+        some = slice(None, None, -(-len(X) // _MAX_ROWS))
+        X, noise_variance = X[some], noise_variance[some]
+        prior, known = model.covariance.diagonal(theta, X), model.whitened(theta, X)
+        left = np.maximum(prior - np.einsum("ij,ij->j", known, known), 0.0)
+        noise = model.covariance.noise(theta, X) + noise_variance
+        share = left / np.maximum(left + noise, _TINY)  # Of what is left, not of all variance.
+        if left.mean() < _MIN_OPEN * prior.mean() or share.mean() <= _MUCH_ADDED:
+            continue
+        left[_are_inducing(X, model.inducing)] = 0.0  # That of jitter: more would not help.
+        variance = model.predict(theta, state.conditional(state.best), X)[1]
+        if np.mean(share * left / np.maximum(variance, _TINY)) > _MUCH_ADDED:
+            warn(
+                f"The {model.n_inducing} inducing inputs leave a variance of {left.mean():.2g} of "
+                f"the process open, and the noise is {noise.mean():.2g}: predictions may be far "
+                "from those of the exact process. Raise n_inducing."
+            )
+            return
+
+
+def _are_inducing(X, inducing):
+    """Whether each row of X is an inducing input."""
+    which = distinct(np.concatenate([inducing, X]))[1]
+    return np.isin(which[len(inducing) :], which[: len(inducing)])

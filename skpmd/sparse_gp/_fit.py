@@ -1,25 +1,30 @@
 """Fits of a Gaussian process: what the estimator has learned, and how rows are added to it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_rounds, bar_of_steps
-from skpmd._base.records import Records
 from skpmd._base.results import Remedies, Results, results_of
-from skpmd._base.streaming import Stream, advance, coefficients, stream_after
-from skpmd._base.utils import as_generator
-from skpmd._base.warn import warn
-from skpmd._rows.sampling import hold_out, n_held_out
+from skpmd._base.steps import (
+    Records,
+    Stream,
+    advance,
+    bar_of_rounds,
+    bar_of_steps,
+    coefficients,
+    stream_after,
+)
+from skpmd._base.utils import as_generator, warn
+from skpmd._rows.rows import hold_out, n_held_out
 from skpmd._runtime.call import share_of_time
 from skpmd.engine import mirror, weighting
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run, stage
+from skpmd.engine.loop import FullBatch, Options, drive, full_batch_iterations, run, stage
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import ExactProcess, log_marginal_likelihood
+from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
 from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
@@ -34,9 +39,8 @@ from skpmd.sparse_gp._hyperparameters import (
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._kernel_posterior import states_of_kernels
+from skpmd.sparse_gp._left_out import log_density
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
-from skpmd.sparse_gp._particle_scores import log_density
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
@@ -60,8 +64,6 @@ class GPState(NamedTuple):
     # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
     alpha: float
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
-    # Some of all rows, wherever the stream has been, with inducing inputs.
-    monitored: MonitoredRows | None = None
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # All rows, while there are few. With forgetting their weights fall like those of the past.
     retained: Data | None = None
@@ -132,7 +134,6 @@ def initialise(parameters, data, rng):
         log_weights=log_weights,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
         n_fitted=len(whole.weight),
-        monitored=MonitoredRows.of(SomeRows(sample.X, sample.noise_variance), rows.total),
     )
     return state, rows
 
@@ -197,9 +198,6 @@ def update(parameters, state, data):
             total = state.stream.seen + rows.total
             n = n_inducing(parameters.n_inducing, total, parameters.weighting)
             state = move_inducing(state, rows.data.X, n)
-        some = SomeRows(rows.data.X, rows.noise)
-        monitored = state.monitored.after(some, parameters.options.forgetting)
-        state = state._replace(monitored=monitored)
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
@@ -378,3 +376,38 @@ def move_inducing(state, X, n):
     model, block = model.onto(inducing, particles.theta, particles.block)
     stream = state.stream._replace(particles=particles._replace(block=block))
     return state._replace(stream=stream, model=model)
+
+
+class GPParameters(NamedTuple):
+    """Parameters of `SparseGPRegressorPMD`, which documents each of them under the same name.
+
+    ``options``, the last, are those of the engine's loop.
+    """
+
+    kernel: Any
+    alpha: Any
+    optimizer: Any
+    n_restarts_optimizer: int
+    n_subset: int
+    n_refine: int
+    hyperprior: list | None
+    normalize_y: bool
+    n_inducing: int | str
+    inducing_init: Any
+    approximation: str
+    n_neighbors: int | str
+    reservoir_size: int
+    jitter: float
+    likelihood: str
+    df: float
+    n_particles: int
+    weighting: str
+    batch_size: int | str
+    tol: float
+    random_state: Any
+    options: Options
+
+    @property
+    def student_df(self):
+        """Degrees of freedom of Student noise; None for normal noise."""
+        return self.df if self.likelihood == "student_t" else None

@@ -18,19 +18,19 @@ taper; with neighbours it is the full-scale approximation of Gyger, Furrer and S
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._kernels import regression_weights
-from skpmd.sparse_gp._model import Conditional, SparseGP, jittered_cholesky
+from skpmd.sparse_gp._model import InducingConditional, SparseGP
 from skpmd.sparse_gp._neighbours import index_of, nearest
 from skpmd.sparse_gp._vecchia import (
     log_density_of_copies,
     noise_of_means,
     places_together,
     scaled_rows,
+    weights_together,
 )
 
 _AT_ONCE = 1 << 21  # Numbers that a thread holds of the neighbours of some rows.
@@ -47,7 +47,7 @@ class RowsUnder(NamedTuple):
 class FullScaleConditional(NamedTuple):
     """What predictions under one particle need."""
 
-    process: Conditional  # q(u).
+    process: InducingConditional  # q(u).
     rows: RowsUnder
     index: Any  # Of the rows, for `nearest`.
 
@@ -166,12 +166,8 @@ class FullScaleGP(SparseGP):
     def _left_together(self, theta, known, X, whitened, some):
         """As `_left`, of points given the same rows; covariances (k, k) in place of variances."""
         sites, V = self.rows.sites, known.whitened[some]
-        near, inputs = sites.X[some] - self.rows.middle, X - self.rows.middle
-        K = self.covariance.cross(theta, near, near) - V @ V.T
-        K[np.diag_indices_from(K)] += known.noise[some]
-        cross = self.covariance.cross(theta, inputs, near) - whitened @ V.T
-        weights = cho_solve((jittered_cholesky(K, 0.0), True), cross.T).T
-        left = self.covariance.cross(theta, inputs, inputs) - whitened @ whitened.T
-        explained = weights @ cross.T
-        left -= 0.5 * (explained + explained.T)
+        weights, left = weights_together(
+            self.covariance, theta, X - self.rows.middle, sites.X[some] - self.rows.middle,
+            known.noise[some], (whitened, V),
+        )  # fmt: skip
         return whitened - weights @ V, weights @ sites.y[some], left

@@ -12,18 +12,12 @@ from sklearn.gaussian_process.kernels import (
 from skpmd._runtime.call import out_of_time, phase, write
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._descent import PARTICLES, SEARCH
-from skpmd.sparse_gp._exact_evidence import (
-    maximise_evidence,
-    noise_of,
-    squared_errors,
-    with_other_noise,
-)
+from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
+from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
 from skpmd.sparse_gp._few_rows import scales_of
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
-from skpmd.sparse_gp._sparse_evidence import best_of, refine, student_weighed
-from skpmd.sparse_gp._starts import widened
+from skpmd.sparse_gp._starts import widened, with_other_noise
 from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
@@ -40,7 +34,7 @@ _SEARCH_ROWS, _MORE_EVALUATIONS = 1000, 15
 # all of them together hold so many numbers at most.
 FEW_ROWS, _MANY_PARTICLES = 500, 16
 _MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
-_MAX_HELD = 1 << 24
+_MAX_STORED = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
@@ -159,24 +153,28 @@ def _refined(parameters, covariance, whole, theta, rng):
     kind = "vfe" if parameters.approximation == "vfe" else "fitc"
     jitter = max(SEARCH_JITTER, parameters.jitter)
     model = SparseGP(covariance, None, few_inputs, kind, jitter)
-    refined = best_of(model, with_other_noise(covariance, theta, many), many)
+
+    def best(model, thetas):
+        return best_of(lambda one: sparse_evidence(model, one, many, gradient=False)[0], thetas)
+
+    refined = best(model, with_other_noise(covariance, theta, many))
     for n_evaluations in _REFINE_EVALUATIONS if df is None else _REFINE_STUDENT_EVALUATIONS:
         if df is not None:
             many = student_weighed(model, refined, many, df)
         refined = refine(model, refined, many, n_evaluations)
     # Few inducing inputs may prefer a kernel that more of them do not.
     model = SparseGP(covariance, None, more_inputs, "fitc", jitter)
-    return best_of(model, (theta, refined), many)
+    return best(model, (theta, refined))
 
 
 # What to do where the posterior of the hyperparameters has too few effective particles.
 FEW_PARTICLES = "raise n_particles, or narrow hyperprior"
 
 
-def n_particles(parameters, kernel, n_rows, n_held):
+def n_particles(parameters, kernel, n_rows, n_stored):
     """How many sets of the kernel's hyperparameters, for so many distinct rows.
 
-    The fewer the rows, the less they say of the kernel. Each particle holds ``n_held`` numbers.
+    The fewer the rows, the less they say of the kernel. Each particle holds ``n_stored`` numbers.
     """
     if parameters.n_particles != "auto":
         return int(parameters.n_particles)  # True counts as one.
@@ -186,7 +184,7 @@ def n_particles(parameters, kernel, n_rows, n_held):
     if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
-    return int(np.clip(_MAX_HELD // n_held, 1, most))
+    return int(np.clip(_MAX_STORED // n_stored, 1, most))
 
 
 def n_inducing(requested, total, weighting="stacking"):

@@ -134,7 +134,20 @@ def _factor(slope_at, theta):
     slopes = each(lambda step: slope_at(theta + step), [*steps, *-steps])
     with np.errstate(invalid="ignore"):
         hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
-    # Where columns are huge or tiny beyond reason, rounding leaves no number.
+    root = root_of_curvature(hessian)
+    return np.linalg.cholesky(root @ root.T)
+
+
+def root_of_curvature(hessian):
+    """Square root (d, d) of the inverse curvature, none of whose directions is wider than one.
+
+    At an edge a curvature may have the wrong sign. Where columns are huge or tiny beyond reason,
+    rounding leaves no number.
+    """
     values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (hessian + hessian.T)))
-    covariance_matrix = (vectors / np.maximum(values, 1.0)) @ vectors.T
-    return np.linalg.cholesky(covariance_matrix)
+    return vectors / np.sqrt(np.maximum(values, 1.0))
+
+
+def squares(proposal, theta):
+    """Squared distances (m,) from the mean of a proposal, in its standard deviations."""
+    return (np.linalg.solve(proposal.factor, (theta - proposal.mean).T) ** 2).sum(axis=0)

@@ -6,7 +6,7 @@ from sklearn.utils import check_array
 
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import refuse_overflows
-from skpmd._rows.sampling import distinct
+from skpmd._rows.rows import distinct
 from skpmd._runtime.call import phase
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._model import pivoted

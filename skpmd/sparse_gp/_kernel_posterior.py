@@ -10,15 +10,23 @@ which the prior is a part: weights are bounded, and the evidence is right whatev
 """
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd._runtime.call import phase
+from skpmd._runtime.threads import each
 from skpmd.engine import mirror
+from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.resampling import resample
-from skpmd.sparse_gp._descent import descended
-from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE
+from skpmd.proposals.fitted_proposals import fitted_proposals
+from skpmd.proposals.importance_rounds import TARGET_ESS, Until, proposal_rounds
+from skpmd.proposals.weighed_proposals import is_thin
+from skpmd.sparse_gp._descent import descended, objective_of
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
 
 # Draws of a round, of the prior twice as many: with more rows than the first number an evaluation
 # takes long, and there are fewer, down to the last number.
@@ -137,33 +145,24 @@ def _with_optima(model, pool, size, rng):
     """The pool with draws from Student distributions at optima of the joint density."""
     joint, widths = pool.log_prior + pool.log_likelihood, pool.theta.std(axis=0)
     left, found = np.isfinite(joint), []
+
+    def value_and_slope(theta):
+        (value,), (slope,) = model.log_joint_and_gradient(theta[None])
+        return value, slope
+
+    objective = objective_of(value_and_slope)
     for _ in range(_STARTS):
         if not left.any():
             break
         start = pool.theta[np.argmax(np.where(left, joint, -np.inf))]
-        end = descended(
-            _objective(model), start, model.covariance.kernel.bounds, _EVALUATIONS
-        ).theta
+        end = descended(objective, start, model.covariance.kernel.bounds, _EVALUATIONS).theta
         proposal = Proposal(end, _factor(model, end, widths), _DF)
-        if all(_squares(one, end[None])[0] > 1.0 for one in found):
+        if all(squares(one, end[None])[0] > 1.0 for one in found):
             found.append(proposal)
-        left &= (_squares(proposal, pool.theta) > _APART) & (
-            _squares(Proposal(start, np.diag(widths)), pool.theta) > 1.0
+        left &= (squares(proposal, pool.theta) > _APART) & (
+            squares(Proposal(start, np.diag(widths)), pool.theta) > 1.0
         )
     return pool.joined(model, found, size, rng) if found else pool
-
-
-def _objective(model):
-    def objective(theta):
-        (value,), (slope,) = model.log_joint_and_gradient(np.asarray(theta, dtype=float)[None])
-        return (-value, -slope) if np.isfinite(value) else (IMPOSSIBLE, np.zeros(len(slope)))
-
-    return objective
-
-
-def _squares(proposal, theta):
-    """Squared distances (m,) from the mean of a proposal, in its standard deviations."""
-    return (np.linalg.solve(proposal.factor, (theta - proposal.mean).T) ** 2).sum(axis=0)
 
 
 def _factor(model, theta, widths):
@@ -175,10 +174,7 @@ def _factor(model, theta, widths):
     _, slopes = model.log_joint_and_gradient(points)
     gaps = np.diag(points[:d] - points[d:])[:, None]
     hessian = (slopes[d:] - slopes[:d]) / np.where(gaps > 0.0, gaps, np.inf)
-    scaled = 0.5 * (hessian + hessian.T) * np.outer(widths, widths)
-    values, vectors = np.linalg.eigh(np.nan_to_num(scaled))
-    # At an edge a curvature may have the wrong sign, and says little of the width.
-    return widths[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+    return widths[:, None] * root_of_curvature(hessian * np.outer(widths, widths))
 
 
 @phase("draws around the best so far")
@@ -196,3 +192,89 @@ def _with_kernels(model, pool, size, rng):
     narrow = [Proposal(one, np.sqrt(_NARROW) * factor, _DF) for one in centres]
     wide = [Proposal(mean, np.sqrt(_WIDER) * factor, _DF)] * _WIDE
     return pool.joined(model, [*narrow, *wide], size, rng)
+
+
+# Of up to so many rows so many particles have their exact evidence. The first number is the largest
+# difference that is let pass, in nats; the second the largest standard deviation of it, which is
+# what the mean of a hyperparameter is off by at most, in standard deviations, to first order.
+_EXACT_ROWS, _EXACT_PARTICLES, _MAX_OFF, _MAX_SPREAD = 2000, 16, 0.5, 0.5
+_PLACES, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
+_WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
+_MIN_SHARE, _MIN_ESS, _MIN_DRAWS = 0.05, 100.0, 400
+
+
+def states_by_neighbours(model, rows, theta, n, rng):
+    """States of importance reweighting of hyperparameters, for `skpmd.engine.loop.drive`.
+
+    The density is that of ``rows`` (k,) and the prior. Proposals are fitted to it around
+    hyperparameters ``theta`` (d,) near its best, and then along ridges if their weights fail.
+    """
+    batches = [Batch(None, None, np.ones(len(rows)), place=rows)]
+    free = Unbounded(model, *edges(model.log_prior, model.sample_prior(rng, _PLACES)))
+    draws = free.outward(_around(model, theta, rng))
+
+    def log_joint(points):
+        with np.errstate(all="ignore"):
+            values = free.log_prior(points) + free.log_likelihood(points, batches[0])
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def of_theta(points):
+        found = [model.gradient(one, rows, batches[0].weight) for one in points]
+        by_prior = [model.prior.slope(one) for one in points]
+        values, slopes = zip(*found, strict=True)
+        return np.array(values) + model.log_prior(points), np.array(slopes) + np.array(by_prior)
+
+    values = log_joint(draws)
+    seen = values - free.log_prior(draws)
+    best, n = None, max(n, _MIN_DRAWS)
+    until = Until(n, max(TARGET_ESS * n, _MIN_ESS), _MIN_SHARE * n)
+    for found in fitted_proposals(log_joint, draws, values, seen, rng, free.gradient(of_theta)):
+        to = found.to.replace("values", "the likelihood")
+        notes = {"method": f"importance reweighting of proposals fitted to {to}"}
+        mixture = found.components, found.shares
+        for last, _ in proposal_rounds(free, batches, mixture, 1.0, rng, until):
+            best = Outcome(
+                free.restored(last.particles), last.infos, True, pair=last.pair, notes=notes
+            )
+            yield best
+        if not is_thin(best.particles):
+            return
+
+
+def _around(model, theta, rng):
+    """Theta and places around it, inside the bounds of the kernel."""
+    low, high = model.covariance.kernel.bounds.T
+    inside = _WITHIN * (high - low)
+    near = theta + _SPREAD * rng.standard_normal((_PLACES, len(theta)))
+    near[0] = theta
+    return np.clip(near, low + inside, high - inside)
+
+
+def exact_findings(model, theta, sample):
+    """Sentences where the posterior of an exact process is another, of equal particles (m, d).
+
+    ``sample`` holds all rows. The evidence of the exact process is that by neighbours times the
+    mean of exp(d) over the posterior, d being the difference of the log likelihoods there, and the
+    exact posterior has the weights exp(d).
+    """
+    if len(sample.y) > _EXACT_ROWS:
+        return []
+    theta = theta[:: -(-len(theta) // _EXACT_PARTICLES)]
+    with np.errstate(all="ignore"):
+        exact = np.array(each(
+            lambda one: log_marginal_likelihood(model.covariance, one, sample, gradient=False),
+            theta,
+        ))  # fmt: skip
+        off = exact - model.log_likelihood(theta, model.all_rows())
+    off = off[np.isfinite(off)]
+    if not len(off):
+        return []
+    shift, spread = logsumexp(off) - np.log(len(off)), off.std()
+    if abs(shift) < _MAX_OFF and spread < _MAX_SPREAD:
+        return []
+    return [
+        f"the evidence of the exact process is larger by {shift:.3g} nats than that by neighbours, "
+        f"and the logs of particles' weights are off by {spread:.2g}: intervals of hyperparameters "
+        "and the evidence are not those of the kernel. Raise n_neighbors, or fit 500 rows, for "
+        "which the likelihood is exact."
+    ]

@@ -1,7 +1,7 @@
 """Numba kernels of a process whose rows are conditioned on some others: small dense systems.
 
 Shapes of a covariance are numbers here: twice the nu of the Matern family (1, 3 or 5), 0 for the
-squared exponential (see `skpmd.sparse_gp._stationary`).
+squared exponential (see `skpmd.sparse_gp._covariance`).
 
 Innermost loops run over neighbouring numbers and add to as many: processors take several of them at
 a time. That is why inputs are copied column by column, why pairs stand in one array, why a

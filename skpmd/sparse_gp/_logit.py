@@ -22,7 +22,7 @@ log evidence of expectation propagation.
 
 import numpy as np
 
-from skpmd._runtime.threads import each, in_order
+from skpmd._runtime.threads import in_order
 from skpmd.sparse_gp import _kernels_logistic as kernels
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._model import SparseGP, blocks_of
@@ -43,18 +43,7 @@ class LogitSparseGP(SparseGP):
 
     def __init__(self, covariance, prior, inducing, jitter, n_processes, damping=1.0):
         super().__init__(covariance, prior, inducing, "fitc", jitter, block_weighs=False)
-        self.n_processes, self.damping, self._factored = n_processes, damping, (None, None)
-
-    def __getstate__(self):
-        """What is pickled: not what can be made again."""
-        return {**super().__getstate__(), "_factored": (None, None)}
-
-    def conditionals(self, theta, block):
-        """q(u) of each process, factored; kept for the block that they were last asked for."""
-        if self._factored[0] is not block:  # Several batches come with one and the same block.
-            pairs = zip(theta, block, strict=True)
-            self._factored = block, each(lambda pair: self.conditional(*pair), pairs)
-        return self._factored[1]
+        self.n_processes, self.damping = n_processes, damping
 
     def statistics(self, theta, block, batch):
         """What the rows' new sites add, shape (m, M^2 + M + 1)."""

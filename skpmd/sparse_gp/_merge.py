@@ -7,8 +7,7 @@ them. So the sum over shards with one kernel and one set of inducing inputs is t
 import numpy as np
 
 from skpmd._base.merging import check_equal, refuse_copies
-from skpmd._base.records import Records
-from skpmd._base.streaming import Stream
+from skpmd._base.steps import Records, Stream
 
 # Rows that are approximated as they were in their shard are merged well where shards agree: random
 # shards were .3 to 1.1 away, and those sorted by their label 1.8 and more, at probabilities that
@@ -56,14 +55,6 @@ def merged(estimators, n_processes=1):
     return first._replace(
         stream=stream, retained=None, n_fitted=sum(state.n_fitted for state in states)
     )
-
-
-def monitored(states):
-    """Some rows of all shards, for warnings of inducing inputs."""
-    first, *others = (state.monitored for state in states)
-    for other in others:
-        first = first.after(other.past, 0.0)
-    return first
 
 
 def distances(states, state):

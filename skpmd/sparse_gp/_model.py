@@ -39,7 +39,7 @@ _ROWS = 1000  # A thread whitens so many rows at a time, or up to twice as many.
 _MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are factored together.
 
 
-class Conditional(NamedTuple):
+class InducingConditional(NamedTuple):
     """q(u | Z) of one particle, factored."""
 
     inducing: np.ndarray  # Z.
@@ -49,7 +49,21 @@ class Conditional(NamedTuple):
     direct: np.ndarray  # L^-T times it: covariances with Z times this are means of f.
 
 
-class SparseGP(Model):
+class Process(Model):
+    """A process whose kernel's hyperparameters are the particles; ``prior`` is a `HyperPrior`."""
+
+    df = None  # Degrees of freedom of Student noise.
+
+    def sample_prior(self, rng, m):
+        """Draw m rows of hyperparameters."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log density of the hyperparameters."""
+        return self.prior.log_density(theta)
+
+
+class SparseGP(Process):
     """The process with a normal likelihood.
 
     The prior is that of theta, a `HyperPrior`. ``inducing`` (M, p) is the Z of all particles, and
@@ -62,8 +76,6 @@ class SparseGP(Model):
     ``block_weighs`` is that of `skpmd.engine.model.Model`.
     """
 
-    df = None  # Degrees of freedom of Student noise.
-
     def __init__(
         self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
         block_weighs=True,
@@ -72,11 +84,11 @@ class SparseGP(Model):
         self.inducing = inducing
         self.jitter, self.n_targets = jitter, n_targets
         self.block_weighs = block_weighs
-        self._factors = {}
+        self._factors, self._factored = {}, (None, None)
 
     def __getstate__(self):
         """What is pickled: not what can be made again."""
-        return {**vars(self), "_factors": {}}
+        return {**vars(self), "_factors": {}, "_factored": (None, None)}
 
     @property
     def n_inducing(self):
@@ -84,17 +96,9 @@ class SparseGP(Model):
         return len(self.inducing)
 
     @property
-    def n_held(self):
+    def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return self.n_inducing
-
-    def sample_prior(self, rng, m):
-        """Draw m rows of hyperparameters."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log density of the hyperparameters."""
-        return self.prior.log_density(theta)
 
     def log_likelihood(self, theta, batch):
         """Zero: the part that does not depend on u is in the block."""
@@ -303,7 +307,14 @@ class SparseGP(Model):
         mean, _ = dpotrs(factor, linear)
         prior = self.prior_factor(theta)
         direct = solve_triangular(prior, mean, trans="T", lower=True, check_finite=False)
-        return Conditional(self.inducing, prior, factor, mean, direct)
+        return InducingConditional(self.inducing, prior, factor, mean, direct)
+
+    def conditionals(self, theta, block):
+        """q(u) of each particle, factored; kept for the block that they were last asked for."""
+        if self._factored[0] is not block:  # Several batches come with one and the same block.
+            pairs = zip(theta, block, strict=True)
+            self._factored = block, each(lambda pair: self.conditional(*pair), pairs)
+        return self._factored[1]
 
     def distance(self, theta, block, other):
         """How far the mean of v is from that of another block, in units of the first.

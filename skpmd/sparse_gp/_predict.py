@@ -1,7 +1,9 @@
 """Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
@@ -16,16 +18,16 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
 from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
-from skpmd.sparse_gp._data import Scaler
+from skpmd.sparse_gp._data import Scaler, kind_of_rows
 from skpmd.sparse_gp._hyperparameters import refuse_kernel
-from skpmd.sparse_gp._score_predict import GaussianProcessScores, kind_of_rows
+from skpmd.sparse_gp._left_out import leave_one_out
 from skpmd.sparse_gp._student import scale_nodes
 
 # Rows of so many covariances are predicted at once, and of the second number at least.
 _CHUNK, _MIN_ROWS = 1 << 17, 500
 
 
-class GaussianProcessPredictions(GaussianProcessScores):
+class GaussianProcessPredictions:
     """Predictions of an estimator whose ``_state`` is a `GPState`.
 
     Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`. Conditionals q(u)
@@ -259,6 +261,86 @@ class GaussianProcessPredictions(GaussianProcessScores):
                 out[:, j, columns] = mean[:, j, None] + draws
         return out[:, 0] if self._n_targets == 1 else out
 
+    def log_predictive_density(self, X, y):
+        """Log density of the predictive distribution of each row at its target.
+
+        Minus its mean is `skpmd.metrics.negative_log_predictive_density`. Of several targets it is
+        their joint density: independent given a particle, and averaged over particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats, for densities in the units of y.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        ValueError
+            If y has another number of targets than in the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skpmd import SparseGPRegressorPMD
+        >>> X = np.linspace(0.0, 3.0, 40)[:, None]
+        >>> y = np.sin(2.0 * X[:, 0]) + 0.1 * np.cos(37.0 * X[:, 0])
+        >>> gp = SparseGPRegressorPMD(n_particles=1, random_state=0).fit(X, y)
+        >>> gp.log_predictive_density(X, y).shape
+        (40,)
+        """
+        self._check_has_state("log_predictive_density")
+        X, y = self._checked_pair(X, y)
+        if self._n_targets == 1:
+            return self.predict_proba(X).log_pdf(y[:, 0])
+        weights = self._weights()
+
+        def moments_of(rows):
+            means, variances, noise = self._all_moments(rows, alpha=True)
+            return np.array([means, variances + noise])
+
+        mean, variance = self._by_rows(X, moments_of, (2, len(weights)))
+        terms = -0.5 * (np.log(2.0 * np.pi * variance) + (y - mean) ** 2 / variance).sum(axis=2)
+        return logsumexp(terms, axis=0, b=weights[:, None])
+
+    def _leave_one_out(self, X, y, times):
+        """`LeftOut` of the rows of the fit, for `skpmd.model_comparison.loo`."""
+        self._check_has_state("leave-one-out estimates")
+        if y is None:
+            raise ValueError("y is None: leaving rows out needs the targets of the fit.")
+        X, y = self._checked_pair(X, y)
+        if self._forgetting() > 0.0 and self.approximation_ != "vecchia":
+            raise ValueError(
+                "With forgetting rows of the past have lost weight, and how much is not known any "
+                "more: skpmd.streams.prequential_score has predictions of a stream."
+            )
+        return leave_one_out(self._state, X, y, times)
+
+    def _checked_pair(self, X, y):
+        """Rows and their targets (n, t), checked, of a fitted estimator."""
+        kind = kind_of_rows(self._state.model.covariance.kernel)
+        X, y = self._checked_data(X, y, **kind, y_numeric=True, multi_output=True, reset=False)
+        y = as_floats("y", y).reshape(len(y), -1)
+        if y.shape[1] != self._n_targets:
+            raise ValueError(f"y has {y.shape[1]} targets, it had {self._n_targets} in the fit.")
+        for name, values in (("X", X), ("y", y)):
+            refuse_overflows(name, values)
+        return X, y
+
+    def _check_has_state(self, what):
+        """Raise before a fit, when predictions are those of the prior."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before {what}."
+            )
+
     # ------------------------------------------------------------------ particles
     def _checked(self, X):
         if not self.__sklearn_is_fitted__():
@@ -306,17 +388,17 @@ class GaussianProcessPredictions(GaussianProcessScores):
 
     def _by_rows(self, X, function, shape):
         """A function of rows, chunk by chunk; its values have the shape (*shape, n, t)."""
-        n_particles, n_held = len(self._weights()), 1
+        n_particles, n_stored = len(self._weights()), 1
         out = np.empty((*shape, len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
-            n_held = self._state.model.n_held
+            n_stored = self._state.model.n_stored
             for i in range(n_particles):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
         def fill(rows):
             out[..., rows, :] = function(X[rows])
 
-        step = max(_MIN_ROWS, _CHUNK // n_held)
+        step = max(_MIN_ROWS, _CHUNK // n_stored)
         with self._threads():
             each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
         return out

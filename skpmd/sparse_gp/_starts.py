@@ -4,12 +4,12 @@ A length scale of one, with scikit-learn's bounds, suits columns whose rows are 
 seconds or in years no row tells of another there, and no slope leads to where they do.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.signal import lombscargle
 from scipy.spatial import cKDTree
 from sklearn.gaussian_process import kernels as sk
+
+from skpmd.sparse_gp._covariance import free_parts, kinds
 
 _DEFAULT_BOUNDS = 1e-5, 1e5  # Those of scikit-learn.
 # Where a typical value times or over the first number is beyond default bounds, these are taken in
@@ -26,33 +26,12 @@ _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard 
 _OVERSAMPLED, _MAX_FREQUENCIES, _PERIODIC_ROWS, _DEGREES = 6, 6000, 1000, (1, 3)
 _PEAKS, _MULTIPLES = 3, (1.0, 2.0, 3.0)  # Of each; a period may be a multiple of that of a peak.
 
+_SHORT = 0.1  # Factor of the length scales of one more start.
+_NOISE_FRACTIONS = 0.01, 0.03, 0.1, 0.3  # Fractions of the variance of y that are tried as noise.
+_START_SD = 1.0  # Starts vary around the first by this standard deviation, in the logs.
 # A kernel is flat where it is no more nats ahead of noise alone, and rows say otherwise where the
 # targets of near ones, so many at least, agree by so many standard errors.
 _FLAT, _AGREE, _FEWEST = 3.0, 4.0, 10
-
-
-class Part(NamedTuple):
-    """A free hyperparameter of a kernel."""
-
-    name: str  # As of ``kernel.get_params``.
-    leaf: sk.Kernel  # The kernel that it belongs to.
-    attribute: str
-    place: slice  # Of theta.
-
-
-def free_parts(kernel):
-    """The `Part` of each free hyperparameter, in the order of theta."""
-    out, start = [], 0
-    for one in kernel.hyperparameters:
-        if one.fixed:
-            continue
-        *path, attribute = one.name.split("__")
-        leaf = kernel
-        for name in path:
-            leaf = getattr(leaf, name)
-        out.append(Part(one.name, leaf, attribute, slice(start, start + one.n_elements)))
-        start += one.n_elements
-    return out
 
 
 def is_in_units_of_X(part):
@@ -312,3 +291,44 @@ def _agreement(sample):
     other = np.where(nearest[:, 0] == np.arange(len(y)), nearest[:, 1], nearest[:, 0])
     # Of a pair of nearest rows each counts.
     return float((y * y[other]).mean() / square * np.sqrt(0.5 * y.size))
+
+
+def starts_around(covariance, first, n_restarts, rng, placed=()):
+    """Places where searches start, within the kernel's bounds.
+
+    ``n_restarts`` of them are around the first; if there are any, one more, the last, has short
+    length scales. Others are those ``placed`` by the data.
+    """
+    others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
+    low, high = covariance.kernel.bounds.T
+    starts = [np.clip(start, low, high) for start in (first, *others, *placed)]
+    return [*starts, shortened(covariance, first)] if n_restarts else starts
+
+
+def shortened(covariance, theta):
+    """Theta with a tenth of its length scales: with long ones short waves look like noise.
+
+    No step leads from there to another fit.
+    """
+    scales = are_length_scales(covariance.kernel)
+    return np.clip(theta + np.log(_SHORT) * scales, *covariance.kernel.bounds.T)
+
+
+def are_length_scales(kernel):
+    """Which of a kernel's hyperparameters are length scales, (d,) of bool."""
+    return kinds(kernel) == "length_scale"
+
+
+def with_other_noise(covariance, theta, sample):
+    """Theta with its own noise, and with fractions of the variance of y.
+
+    A few rows that lie far apart may be fitted without any noise; no step leads from there to
+    another fit.
+    """
+    if not covariance.is_fast:
+        return [theta]
+    y, w = sample.y, sample.weight / sample.noise_factor
+    variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
+    fractions = _NOISE_FRACTIONS if variance > 0.0 else ()
+    more = [covariance.with_noise(theta, one * variance) for one in fractions]
+    return [theta, *more]

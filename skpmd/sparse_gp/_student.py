@@ -23,19 +23,12 @@ class StudentSparseGP(SparseGP):
 
     def __init__(self, *args, df, **options):
         super().__init__(*args, **options)
-        self.df, self._factored = df, (None, None)
-
-    def __getstate__(self):
-        """What is pickled: not what can be made again."""
-        return {**super().__getstate__(), "_factored": (None, None)}
+        self.df = df
 
     def _weighing(self, theta, block):
         """q(u) of each particle under the block; None where it is the prior's, 0, without data."""
-        if self._factored[0] is not block:  # Several batches come with one and the same block.
-            pairs = zip(theta, block, strict=True)
-            conditionals = [self.conditional(*pair) if pair[1].any() else None for pair in pairs]
-            self._factored = block, conditionals
-        return self._factored[1]
+        pairs = zip(block, self.conditionals(theta, block), strict=True)
+        return [known if one.any() else None for one, known in pairs]
 
     def _row_terms(self, conditional, V, left, noise, y):
         """Those of normal noise with the expected lambda; the sum of the logs is an ELBO.

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._rows.sampling import distinct
+from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Batch
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
-from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
+from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky
 from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -86,14 +86,14 @@ class Neighbourhoods(NamedTuple):
     before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
 
 
-class Conditional(NamedTuple):
+class NeighbourConditional(NamedTuple):
     """What predictions under one particle need."""
 
     index: Any  # Of the rows in length scales, for `nearest`.
     noise: np.ndarray  # (n,): Of the rows' means.
 
 
-class VecchiaGP(Model):
+class VecchiaGP(Process):
     """The process with a normal likelihood and a kernel that is fast.
 
     ``sites`` are all rows; ``batch.place`` of the contract says which of them a batch has, and
@@ -105,7 +105,7 @@ class VecchiaGP(Model):
     Those of a row may be further than the nearest by a share of ``eps``.
     """
 
-    df, approximation = None, "vecchia"
+    approximation = "vecchia"
 
     def __init__(self, covariance, prior, sites, metric, n_neighbors="auto", eps=0.0):
         self.covariance, self.prior, self.metric, self._eps = covariance, prior, metric, eps
@@ -137,7 +137,7 @@ class VecchiaGP(Model):
         return self.sites.y.shape[1]
 
     @property
-    def n_held(self):
+    def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return 2 * self.n_nearest
 
@@ -164,15 +164,6 @@ class VecchiaGP(Model):
             )
         return self._known
 
-    # ------------------------------------------------------------------ the contract
-    def sample_prior(self, rng, m):
-        """Draw m rows of hyperparameters."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log density of the hyperparameters."""
-        return self.prior.log_density(theta)
-
     def log_likelihood(self, theta, batch):
         """Weighted sum of log p(y_i | y_N(i)) over some rows."""
         return np.array([batch.weight @ self.densities(one, batch.place) for one in theta])
@@ -196,7 +187,7 @@ class VecchiaGP(Model):
         value, slope = log_density_of_copies(term, sites, known.rows)
         by_noise = total[2] + weight @ slope
         by_amplitude = total[1] + MIN_NOISE * term.amplitude * by_noise
-        return total[0] + weight @ value, self.covariance.assembled(
+        return total[0] + weight @ value, self.covariance.fast.assembled(
             theta, by_amplitude, by_noise, total[3:]
         )
 
@@ -217,7 +208,7 @@ class VecchiaGP(Model):
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
-        return Conditional(
+        return NeighbourConditional(
             index_of(scaled_rows(term, self.sites.X, self.middle)), noise_of_means(term, self.sites)
         )
 
@@ -238,14 +229,11 @@ class VecchiaGP(Model):
             rows = np.asarray(conditional.index.data)
             return _moments(term, points, rows, self.sites.y, conditional.noise, near)
         some = places_together(near)
-        known, inputs = self.sites.X[some] - self.middle, X - self.middle
-        K = self.covariance.cross(theta, known, known)
-        K[np.diag_indices_from(K)] += conditional.noise[some]
-        factor = jittered_cholesky(K, 0.0)
-        cross = self.covariance.cross(theta, inputs, known)
-        mean = cross @ cho_solve((factor, True), self.sites.y[some])
-        known = cross @ cho_solve((factor, True), cross.T)
-        return mean, self.covariance.cross(theta, inputs, inputs) - 0.5 * (known + known.T)
+        weights, left = weights_together(
+            self.covariance, theta, X - self.middle, self.sites.X[some] - self.middle,
+            conditional.noise[some],
+        )  # fmt: skip
+        return weights @ self.sites.y[some], left
 
     def best_evidence(self, particles):
         """Log likelihood of all rows, of the best particle."""
@@ -288,6 +276,25 @@ def places_together(near):
     # Columns of all points' neighbours in turns: the nearest of each come first.
     ordered = near.T.ravel()
     return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+
+
+def weights_together(covariance, theta, points, rows, noise, explained=None):
+    """Weights (k, n) of rows' targets in the means of points, and covariances (k, k) of these.
+
+    ``explained`` are values (k, M) of the points and (n, M) of the rows, whose products are what is
+    taken from covariances.
+    """
+    K, cross = covariance.cross(theta, rows, rows), covariance.cross(theta, points, rows)
+    left = covariance.cross(theta, points, points)
+    if explained is not None:
+        of_points, of_rows = explained
+        K -= of_rows @ of_rows.T
+        cross -= of_points @ of_rows.T
+        left -= of_points @ of_points.T
+    K[np.diag_indices_from(K)] += noise
+    weights = cho_solve((jittered_cholesky(K, 0.0), True), cross.T).T
+    taken = weights @ cross.T
+    return weights, left - 0.5 * (taken + taken.T)
 
 
 def scaled_rows(term, X, middle):

@@ -6,16 +6,15 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._runtime.call import out_of_time, phase, write
-from skpmd.sparse_gp._descent import SEARCH, descended, descended_further, searched
-from skpmd.sparse_gp._exact_evidence import (
-    IMPOSSIBLE,
+from skpmd.sparse_gp._descent import SEARCH, best_of, descended, minimised, objective_of
+from skpmd.sparse_gp._starts import (
     are_length_scales,
-    best_of,
+    has_units,
+    placed_starts,
     shortened,
     starts_around,
     with_other_noise,
 )
-from skpmd.sparse_gp._starts import has_units, placed_starts
 from skpmd.sparse_gp._vecchia import VecchiaGP
 
 # Rounds of a search: the rows whose density it maximises, which it takes from so many of all, its
@@ -70,9 +69,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         kernel = covariance.kernel
         rows = some_rows(len(sites.weight), _ROUNDS_OF_MANY[0][0], rng)
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
-        theta, *_ = searched(
-            lambda timed: optimizer(timed, kernel.theta, bounds=kernel.bounds), batch.objective
-        )
+        theta, *_ = minimised(batch.gradient, kernel.theta, kernel.bounds, optimizer)
         return covariance, np.asarray(theta, dtype=np.float64)
     if start is not None:
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
@@ -330,21 +327,18 @@ class _Batch:
             theta, self._rows[:: -(-len(self._rows) // _LEFT_OUT)]
         )
 
-    def objective(self, theta, eval_gradient=True):
-        """What a search minimises, as `GaussianProcessRegressor` hands it to an optimizer."""
-        value, slope = self._model.gradient(np.asarray(theta), self._rows, self._weight)
-        value, slope = -value * self._unit, -slope * self._unit
-        if not (np.isfinite(value) and np.isfinite(slope).all()):
-            value, slope = IMPOSSIBLE, np.zeros(len(slope))
-        return (value, slope) if eval_gradient else value
+    def gradient(self, theta):
+        """Log density of a row, on average, and its slope."""
+        value, slope = self._model.gradient(theta, self._rows, self._weight)
+        return value * self._unit, slope * self._unit
 
     def search(self, theta, n_evaluations, min_gain=_MIN_GAIN, inverse_hessian=None):
         """The `End` of a search from theta, with the curvature of one among other rows or None."""
         start = np.clip(theta, *self._bounds.T)
-        args = self.objective, start, self._bounds, n_evaluations, min_gain * self._unit
-        if inverse_hessian is None:
-            return descended(*args)
-        return descended_further(*args, inverse_hessian)
+        return descended(
+            objective_of(self.gradient), start, self._bounds, n_evaluations, min_gain * self._unit,
+            inverse_hessian,
+        )  # fmt: skip
 
     def under(self, covariance):
         """The same rows and neighbours under another covariance of the same hyperparameters."""

@@ -1,29 +1,29 @@
-"""Fits of a process whose rows are conditioned on their neighbours, which it retains."""
+"""Fits of a process whose rows are conditioned on neighbours, with inducing inputs or without."""
 
 import copy
 
 import numpy as np
 from scipy.stats import norm
 
-from skpmd._base.hashing import uniforms
-from skpmd._base.progress import bar_of_rounds
-from skpmd._base.records import Records
-from skpmd._base.streaming import Stream
+from skpmd._base.hashing import hashed_uniforms
+from skpmd._base.steps import Records, Stream, bar_of_rounds
 from skpmd._base.utils import as_generator
-from skpmd._runtime.call import phase, share_of_time
+from skpmd._runtime.call import phase, share_of_time, write
 from skpmd.engine import mirror, weighting
 from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import left_out
+from skpmd.sparse_gp._evidence import left_out
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
+from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
+from skpmd.sparse_gp._inducing import choose
+from skpmd.sparse_gp._kernel_posterior import exact_findings, states_by_neighbours
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
-from skpmd.sparse_gp._vecchia_posterior import exact_findings, states_of_kernels
 
 # The step that records a fit takes so many rows, with one particle as few as those whose
 # predictions weigh particles in stacking.
@@ -103,7 +103,7 @@ def _retained(parameters, sites, rng, decays=False):
         sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
     sites = sites.merged()
     if len(sites.weight) > size:
-        key = -np.log(uniforms(sites.X)) / (sites.weight if decays else 1.0)
+        key = -np.log(hashed_uniforms(sites.X)) / (sites.weight if decays else 1.0)
         sites = sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
     return sites.select(rng.permutation(len(sites.weight)))
 
@@ -165,7 +165,7 @@ def _with_particles(parameters, state):
     m = n_particles(parameters, state.model.covariance.kernel, n, n)
     if parameters.weighting == "posterior":
         with bar_of_rounds() as report:
-            outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
+            outcome = drive(states_by_neighbours(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
     else:
         positions = _drawn(parameters, state.model, theta, m, rng)
@@ -245,3 +245,60 @@ def left_out_findings(state):
         f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
         f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
     ]
+
+
+# Neighbours of a prediction by default: fewer than where there are no inducing inputs.
+_N_PREDICTION = 50
+# Inducing inputs by default: this share of the rows, inside these numbers, and fewer where rows are
+# many, so that no more numbers are held in memory.
+_SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_HELD = 0.4, 1000, 3000, 100, 1 << 25
+
+
+def fit_full_scale(parameters, data):
+    """The state after a fit to all rows; the kernel is that of neighbours."""
+    parameters = _with_number(parameters)
+    return with_inducing(parameters, fit_vecchia(parameters, data))
+
+
+def update_full_scale(parameters, state, data):
+    """The state after one call's rows of a stream, which are retained as far as there is room."""
+    if state is None:
+        return fit_full_scale(parameters, data)
+    before = state._replace(model=state.model.rows)
+    after = update_vecchia(parameters, before, data)
+    return state if after is before else with_inducing(parameters, after)
+
+
+@phase("pass with inducing inputs")
+def with_inducing(parameters, state):
+    """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
+    positions, rng = state.particles.theta, state.stream.rng
+    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
+    write(f"one pass with {model.n_inducing} inducing inputs")
+    particles = state.particles._replace(block=model.prior_block(positions))
+    still = mirror.Settings(rejuvenation="never")
+    particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
+    return state._replace(model=model, stream=state.stream._replace(particles=particles))
+
+
+def _with_number(parameters):
+    """The parameters with a number of particles: one by default, for predictions cost much."""
+    if parameters.n_particles != "auto" or parameters.weighting == "posterior":
+        return parameters
+    return parameters._replace(n_particles=1)
+
+
+def new_full_scale(parameters, rows, theta, n_particles, rng):
+    """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
+    sites, n = rows.sites, parameters.n_inducing
+    n = n_beside(len(sites.weight), n_particles) if n == "auto" else n
+    sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
+    inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)
+    n_nearest = _N_PREDICTION if parameters.n_neighbors == "auto" else parameters.n_neighbors
+    return FullScaleGP(rows, inducing, parameters.jitter, n_nearest)
+
+
+def n_beside(n_rows, n_particles):
+    """How many inducing inputs there are beside neighbours by default."""
+    n = np.clip(int(_SHARE * n_rows), _MIN_INDUCING, _MAX_INDUCING)
+    return int(min(n, max(_FEWEST, _MAX_HELD // (n_rows * n_particles))))

@@ -110,14 +110,14 @@ DEFECTS = [
     ),
     Defect(
         "a prior learns what its successor learns",
-        "_base/prior.py",
+        "_base/options.py",
         'return copy.deepcopy(prior._state), dict(getattr(prior, "_frozen", {})), attributes',
         'return prior._state, dict(getattr(prior, "_frozen", {})), attributes',
         "api/test_prior.py",
     ),
     Defect(
         "coordinates of an earlier posterior are taken in its own order",
-        "_base/prior.py",
+        "_base/options.py",
         "return [place[name] for name in names]",
         "return sorted(place[name] for name in names)",
         "api/test_custom_prior.py",

@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from skpmd._base.results import ParticleResults, results_of
-from skpmd._base.streaming import advance, first_stream, stream_after
+from skpmd._base.steps import advance, first_stream, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import Rows
 from skpmd.engine.loop import Options, run

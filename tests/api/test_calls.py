@@ -19,9 +19,8 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base import records
-from skpmd._base.labels import encode_known
-from skpmd._base.validation import naming_singular_columns
+from skpmd._base import steps
+from skpmd._base.validation import encode_known, naming_singular_columns
 from skpmd._rows import opening
 from skpmd.data import Blocks
 from skpmd.linear import GaussianPosterior
@@ -383,7 +382,7 @@ def test_functions_that_cannot_be_called_so_are_named(function):
 @each
 def test_the_record_of_a_stream_ends_with_the_last_steps_and_does_not_grow(name, monkeypatch):
     """It was rebuilt at each call and grew: 50 ms a call after 1e5 of them."""
-    monkeypatch.setattr(records, "_MAX_RECORDS", 4)
+    monkeypatch.setattr(steps, "_MAX_RECORDS", 4)
     estimator, data, y = first_part(name)
     n_before = len(pickle.dumps(estimator))
     for part in np.array_split(np.arange(len(data)), 6):

@@ -220,11 +220,6 @@ def test_a_small_share_of_effective_draws_is_warned_of_without_moves():
         model.fit(X, y)
 
 
-def test_a_step_decay_beyond_all_use_is_refused():
-    with pytest.raises(ValueError, match="'step_decay' parameter"):
-        ParticleMirrorDescent(**NARROW, proposal="prior", step_decay=1000).fit(ROW)
-
-
 def test_a_damaged_file_of_compiled_kernels_is_named(monkeypatch):
     """Numba's own reading is made to fail, as on a file that was cut short."""
     from numba.core import caching

@@ -202,27 +202,6 @@ def test_other_particles_and_an_average_go_on(path, cut):
         assert digest(clone(model).fit(X[:, :1])) == expected
 
 
-@pytest.mark.slow
-def test_a_posterior_of_two_modes_goes_on(path, cut):
-    """By steps from the prior, and mixtures fitted to their particles."""
-
-    def log_likelihood(theta, X, y):
-        return np.logaddexp(-8.0 * ((theta - 1.0) ** 4).sum(1), -((theta + 2.0) ** 2).sum(1))
-
-    own = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
-    model = ParticleMirrorDescent(**own, random_state=0, n_particles=200)
-    expected = digest(clone(model).fit(None))
-    writes = cut(None)
-    model.set_params(checkpoint=path)
-    assert digest(clone(model).fit(None)) == expected
-    for stop in (writes["n"] // 2, writes["n"] - 1):
-        cut(stop)
-        with pytest.raises(Cut):
-            clone(model).fit(None)
-        cut(None)
-        assert digest(clone(model).fit(None)) == expected
-
-
 # ------------------------------------------------------------------- what does no harm
 def test_partial_fit_has_none(path):
     topics(path).partial_fit(COUNTS)

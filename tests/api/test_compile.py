@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 REPORT = """
@@ -104,13 +103,3 @@ def test_every_kernel_is_compiled_for_one_signature(reports):
 @pytest.mark.slow
 def test_no_global_state_is_touched(reports):
     assert reports[0]["same"]
-
-
-def test_threads_are_left_alone():
-    numba = pytest.importorskip("numba")
-    before = numba.get_num_threads()
-    import skpmd
-
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    skpmd.BayesianLogisticRegressionPMD(random_state=0).fit(X, X[:, 0] > 0)
-    assert numba.get_num_threads() == before

@@ -1,8 +1,5 @@
 """ParticleMirrorDescent: exact posteriors, its settings, its errors."""
 
-import pickle
-
-import joblib
 import numpy as np
 import pytest
 from numba import njit
@@ -149,21 +146,6 @@ def test_both_modes_are_found_with_their_mass(two_modes, seed, proposal):
     assert abs(posterior.log_evidence - log_evidence) < 0.05
 
 
-@pytest.mark.slow
-def test_polish_makes_the_answer_independent_of_the_steps(two_modes):
-    problem, X, *_ = two_modes
-    found = [
-        ParticleMirrorDescent(
-            **problem, proposal="prior", batch_size=5, step_size=eta, random_state=0
-        )
-        .fit(X)
-        .posterior_
-        for eta in (0.1, 1.0, 3.0)
-    ]
-    # Evidence of each within 4 standard errors (0.02 each) of the others.
-    assert np.ptp([posterior.log_evidence for posterior in found]) < 0.12
-
-
 @pytest.mark.parametrize("proposal", ["auto", "prior"])
 def test_temperature_raises_the_likelihood_to_a_power(X, proposal):
     pmd = ParticleMirrorDescent(
@@ -231,14 +213,6 @@ def test_same_seed_same_answer_and_no_hidden_randomness(X):
     assert (np.random.get_state()[1] == state).all()
     other = pmd.set_params(random_state=8).fit(X).posterior_
     assert not np.array_equal(first.particles, other.particles)
-
-
-def test_pickle_and_joblib(X, tmp_path):
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X)
-    joblib.dump(pmd, tmp_path / "pmd.joblib")
-    for copy in (pickle.loads(pickle.dumps(pmd)), joblib.load(tmp_path / "pmd.joblib")):
-        np.testing.assert_array_equal(copy.posterior_.mean(), pmd.posterior_.mean())
-        assert copy.posterior_.log_evidence == pmd.posterior_.log_evidence
 
 
 def test_history_records_each_step(X):
@@ -317,30 +291,6 @@ def test_an_error_of_a_function_says_how_it_was_called(X):
     with pytest.raises(ValueError, match="matmul") as caught:
         fitted.predict(X)
     assert caught.value.__notes__[0].startswith("predict_mean was called with theta of shape (")
-
-
-def test_support_is_respected(X):
-    """A prior on theta > 0 only: no posterior mass below, density renormalised."""
-
-    def half_prior(theta):
-        log_density = norm.logpdf(theta[:, 0]) + np.log(2)
-        return np.where(theta[:, 0] > 0, log_density, -np.inf)
-
-    pmd = ParticleMirrorDescent(
-        normal_log_likelihood,
-        half_prior,
-        lambda rng, m: np.abs(rng.standard_normal((m, 1))),
-        n_particles=2000,
-        random_state=0,
-    )
-    shifted = X - 0.75  # posterior mean near zero: half of a normal
-    posterior = pmd.fit(shifted).posterior_
-    mean, sd, evidence = exact(shifted)
-    mass = norm.sf(0, mean, sd)
-    assert posterior.particles[posterior.weights > 0].min() > 0
-    truncated = mean + sd * norm.pdf(mean / sd) / mass
-    assert abs(posterior.mean()[0] - truncated) < 0.1 * sd
-    assert abs(posterior.log_evidence - (evidence + np.log(2 * mass))) < 0.1
 
 
 @pytest.mark.parametrize("verbose", [0, 1])

@@ -258,15 +258,6 @@ def test_predictions_without_rows():
     assert model.score() == pytest.approx(mean, abs=0.01)
 
 
-def test_a_prior_alone():
-    def nothing(theta, X, y):
-        return np.zeros(len(theta))
-
-    model = ParticleMirrorDescent(nothing, normal_prior, normal_draws, random_state=0).fit()
-    assert abs(model.posterior_.mean()[0]) < 0.15
-    assert model.log_evidence_ == pytest.approx(0.0, abs=0.05)
-
-
 def test_rows_may_be_those_of_y():
     def of_y(theta, X, y):
         assert X is None

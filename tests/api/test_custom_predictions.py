@@ -1,7 +1,6 @@
 """Predictions, densities and draws of a user's own model, against exact answers."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -209,15 +207,6 @@ def test_a_likelihood_by_rows_is_one_of_all_rows():
     assert by_rows.log_evidence_ == pytest.approx(exact, abs=0.05)
 
 
-@pytest.mark.parametrize("proposal", ["auto", "prior"])
-def test_row_weights_go_without_saying(proposal):
-    times = np.arange(60) % 3
-    params = {"n_particles": 1000, "proposal": proposal, "rejuvenation": "ess"}
-    one = linear(**params).fit(X, Y, sample_weight=times)
-    other = linear(**params).fit(np.repeat(X, times, axis=0), np.repeat(Y, times))
-    np.testing.assert_allclose(one.posterior_.mean(), other.posterior_.mean(), rtol=1e-5)
-
-
 def test_pointwise_values_take_few_calls():
     calls = []
 
@@ -295,18 +284,6 @@ def test_particles_off_the_support_are_nowhere_evaluated():
 
 
 # -------------------------------------------------------------------- searches and pipelines
-@pytest.mark.slow
-def test_searches_find_the_noise_that_predicts_best():
-    noise = {s: partial(linear_pointwise, sigma=s) for s in (0.2, SIGMA, 3.0)}
-    grid = {"log_likelihood_pointwise": list(noise.values())}
-    search = GridSearchCV(linear(n_particles=1000), grid, cv=3).fit(X, Y)
-    assert search.best_params_["log_likelihood_pointwise"].keywords["sigma"] == SIGMA
-    ends = predict_interval(search, NEW, level=0.8)
-    np.testing.assert_array_equal(ends, search.best_estimator_.predict_interval(NEW, 0.8))
-    errors = cross_val_score(linear(n_particles=1000), X, Y, scoring="neg_mean_squared_error")
-    assert -errors.mean() == pytest.approx(SIGMA**2, rel=0.3)
-
-
 def test_pipelines_and_transformed_targets():
     pipe = make_pipeline(StandardScaler(), linear(n_particles=1000)).fit(X, Y)
     mean, ends = pipe.predict(NEW, return_interval=0.8)
@@ -459,16 +436,3 @@ def test_functions_may_change_what_they_are_given(fitted):
     model = pickle.loads(pickle.dumps(fitted)).set_params(predict_mean=in_place)
     np.testing.assert_allclose(model.predict(NEW), 2.0 * fitted.predict(NEW))
     np.testing.assert_allclose(model.predict(NEW), 2.0 * fitted.predict(NEW))
-
-
-def test_log_densities_and_draws_go_to_arviz(fitted):
-    pytest.importorskip("arviz_base")
-    theta = fitted.posterior_.particles
-    tree = fitted.posterior_.to_arviz(
-        n_draws=100,
-        log_likelihood=fitted.pointwise_log_likelihood(X, Y),
-        posterior_predictive=linear_targets(theta, X, np.random.default_rng(0)),
-        observed_data=Y,
-    )
-    assert set(tree["posterior"]) == {"first", "second"}
-    assert tree["posterior_predictive"]["y"].shape == (1, 100, 60)

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from skpmd import SparseGPClassifierPMD
-from skpmd._rows import dask_table, order
+from skpmd._rows import dask_table, table
 from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from tests.api.test_data_in_blocks import (
     CASES,
@@ -34,9 +34,9 @@ CHUNKS = (10, 240, 1, 349, 300)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that these rows are several groups of blocks, and not held in memory."""
-    monkeypatch.setattr(order, "_MAX_BLOCK", 16)
-    monkeypatch.setattr(order, "_SPARSE_BLOCK", 16)
-    monkeypatch.setattr(order, "_GROUP", 8)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 16)
+    monkeypatch.setattr("skpmd._rows.table._SPARSE_BLOCK", 16)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 8)
     with dask.config.set(scheduler="synchronous"):
         yield
 
@@ -145,7 +145,7 @@ def test_data_frames_know_names_and_few_rows_are_an_array():
 def test_streams_take_collections_part_by_part():
     model, X, y = logistic()
     model.partial_fit(as_collection(X), as_collection(y), classes=["no", "yes"])
-    other, size = clone(model), order.group_size(X)
+    other, size = clone(model), table.group_size(X)
     for start in range(0, N, size):
         other.partial_fit(X[start : start + size], y[start : start + size], classes=["no", "yes"])
     np.testing.assert_array_equal(model.posterior_.particles, other.posterior_.particles)
@@ -348,6 +348,7 @@ def test_searches_run_on_the_workers(cluster):
     np.testing.assert_allclose(inside, model.fit(X, y).coef_, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_fits_in_tasks_make_room_for_what_they_wait_for(cluster):
     """As many fits as there are threads, which would else wait for each other."""
     from distributed import Client
@@ -360,6 +361,7 @@ def test_fits_in_tasks_make_room_for_what_they_wait_for(cluster):
             np.testing.assert_allclose(task.result(timeout=60), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_client_that_is_set_is_the_one_that_is_waited_for(cluster):
     from distributed import Client
 

@@ -18,7 +18,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._rows import order
+from skpmd._rows import table
 from skpmd._rows.table import BlockTable
 from skpmd.data import ArrowBlocks, Blocks
 
@@ -29,9 +29,9 @@ CUTS = (0, 10, 10, 250, 251, 600, N)  # Blocks of very different sizes, one of t
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that these rows are several groups of blocks, and not held in memory."""
-    monkeypatch.setattr(order, "_MAX_BLOCK", 16)
-    monkeypatch.setattr(order, "_SPARSE_BLOCK", 16)
-    monkeypatch.setattr(order, "_GROUP", 8)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 16)
+    monkeypatch.setattr("skpmd._rows.table._SPARSE_BLOCK", 16)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 8)
 
 
 def numbers(seed=0, p=3):
@@ -224,7 +224,7 @@ def test_sorted_rows_do_no_harm():
 
 def test_streams_take_blocks_part_by_part():
     model, X, y = logistic()
-    size = order.group_size(X)
+    size = table.group_size(X)
     model.partial_fit(Blocks(blocks_of(X, y)), classes=["no", "yes"])
     other, *_ = logistic()
     for start in range(0, N, size):

@@ -128,10 +128,6 @@ def test_what_is_no_posterior_says_so():
     assert "lower bounds" in data.attrs["weights"] and "too narrow" in data.attrs["caveat"]
 
 
-def test_coordinates_of_a_custom_model_are_variables():
-    assert set(weighted().to_arviz(10)["posterior"]) == {"first", "second"}
-
-
 @pytest.mark.parametrize("method", ["to_frame", "to_xarray", "to_arviz"])
 def test_a_missing_library_names_the_extra(monkeypatch, method):
     for name in ("pandas", "xarray", "arviz", "arviz_base"):
@@ -171,14 +167,3 @@ def test_draws_of_a_gaussian_have_its_moments():
     np.testing.assert_array_equal(again["a"].values, found["a"].values)
     with pytest.raises(ValueError, match="n_draws"):
         posterior.to_arviz(0)
-
-
-def test_draws_of_a_gaussian_have_the_axes_of_the_data():
-    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
-    model = BayesianLogisticRegressionPMD(covariance_type="diag", random_state=0).fit(frame, Y)
-    data = model.posterior_.to_arviz(2000)["posterior"]
-    assert data["coef"].dims == ("chain", "draw", "class", "feature")
-    assert list(data["feature"].values) == ["a", "b", "c", "d"]
-    scale = model.posterior_.std().reshape(3, 5)[:, :4]
-    found = data["coef"].values[0].mean(axis=0)
-    assert (np.abs(found - model.coef_) < 5.0 * scale / np.sqrt(2000)).all()

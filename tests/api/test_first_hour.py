@@ -96,12 +96,6 @@ def test_weights_for_predictions_are_not_blamed_for_few_particles():
     assert weighting in found.check()[0] and "Raise" not in " ".join(found.check())
 
 
-def test_the_level_of_an_interval(rows):
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(*rows)
-    with pytest.raises(ValueError, match="For 90 % give 0.9"):
-        model.predict_proba(rows[0], return_interval=True)
-
-
 def test_files(rows, tmp_path):
     def log_likelihood(theta, X, y):
         return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
@@ -117,7 +111,7 @@ def test_files(rows, tmp_path):
 
 def test_the_time_left_does_not_take_compilation_for_the_speed(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.display_clock", lambda: now[0])
     phase = Lines(0.0).open("steps", 50)
     now[0] = 20.0
     phase.advance(1, "")

@@ -1,11 +1,9 @@
 """`ParticleMirrorDescent` with a gradient: searches, Hamiltonian moves, and models in JAX."""
 
-import copy
 import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from skpmd import ParticleMirrorDescent, from_jax
 from tests.tools.exact_models import LOG_GAMMAS, LogGammas
@@ -137,12 +135,6 @@ def test_weights_of_rows_reach_jax():
     rows = np.repeat(np.arange(80), weights.astype(int))
     other = jax_model().fit(X[rows], Y[rows])
     np.testing.assert_allclose(one.posterior_.mean(), other.posterior_.mean(), atol=0.01)
-
-
-def test_a_clone_compiles_nothing_again():
-    one = jax_model()
-    assert clone(one).log_likelihood is one.log_likelihood
-    assert copy.deepcopy(one).log_joint_gradient is one.log_joint_gradient
 
 
 def module_log_likelihood(theta, X, y):

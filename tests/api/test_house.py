@@ -102,9 +102,7 @@ def _in_an_estimator(line, name="skpmd.example"):
 
 @pytest.mark.parametrize(
     "line",
-    ["f(self)", "f(1, x=self)", "f(*self)", "a.f((self, 1))", "f({'a': self})", "x = self",
-     "x, y = (self, 1)", "vars(self)", "setattr(self, 'x', 1)", "f(self if a else b)",
-     "g = lambda: f(self)"],
+    ["f(self)", "f(1, x=self)", "a.f((self, 1))", "x = self", "vars(self)", "g = lambda: f(self)"],
 )  # fmt: skip
 def test_an_estimator_that_is_given_away_is_noticed(line):
     assert _in_an_estimator(line)
@@ -187,10 +185,8 @@ def test_no_function_writes_on_its_arguments():
 @pytest.mark.parametrize(
     "text",
     ["def f(a): a.x = 1", "def f(*, a): a.b.x += 1", "def f(*a): del a.x",
-     "def f(a):\n    for a.x in b: pass", "def f(a):\n    with g() as a.x: pass",
-     "def f(a): setattr(a, 'x', 1)", "def f(a): object.__setattr__(a, 'x', 1)",
-     "def f(a): vars(a).update(b)", "def f(a): a.__dict__.clear()", "def f(a): a.set_params(x=1)",
-     "def f(a): return a.get_params()", "def f(a):\n    b = a\n    b.x = 1",
+     "def f(a): setattr(a, 'x', 1)", "def f(a): vars(a).update(b)",
+     "def f(a): a.set_params(x=1)", "def f(a):\n    b = a\n    b.x = 1",
      "def f(a):\n    def g(): a.x = 1", "class A:\n    def m(self, a): a.x, b = 1, 2",
      "class A:\n    @staticmethod\n    def m(a): a.x = 1", "f = lambda a: setattr(a, 'x', 1)",
      "def self_is_a_name(self): self.x = 1"],

@@ -45,7 +45,7 @@ CASES = {
     "topics, threads": (LDATopicModelPMD(**TOPICS, n_jobs=2), COUNTS, None),
     "custom": (ParticleMirrorDescent(**NORMAL_MEAN, n_particles=200, random_state=0), X, None),
 }  # fmt: skip
-# By default one of so many lines is interrupted, with the slow tests each of them.
+# By default one of so many lines of topics is interrupted, with the slow tests each of all.
 EVERY = 6
 few = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -119,10 +119,8 @@ def check(name, places):
             before = pickle.dumps(estimator)
 
 
-@pytest.mark.slow_but("topics")
 @few
-@pytest.mark.parametrize("name", [name for name in CASES if name != "draws"])  # They take longer.
-def test_ctrl_c_leaves_the_estimator_as_it_was(name):
+def test_ctrl_c_leaves_topics_as_they_were(name="topics"):
     estimator = first_part(name)
     places = lines_of(lambda: second_part(estimator, name))
     assert len(places) > 100
@@ -173,6 +171,7 @@ def test_what_is_done_stays_if_ctrl_c_is_inside_a_compiled_function():
         drive(broken())
 
 
+@pytest.mark.slow  # compiles for types of its own
 def test_topics_from_a_memory_mapped_pickle_go_on(tmp_path):
     """Their counts change in place, which the map does not allow."""
     estimator = first_part("topics")

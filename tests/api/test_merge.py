@@ -294,37 +294,6 @@ def test_a_scale_of_the_evidence_is_that_of_all_rows():
         skpmd.merge(without_rows(shards))
 
 
-@pytest.mark.slow
-def test_random_shards_do_not_disagree():
-    """One of them is often far from the others, which alone says nothing."""
-    rng = np.random.default_rng(11)
-    X = rng.normal(size=(160, 1))
-    y = (rng.random(160) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(int)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        merged = skpmd.merge(without_rows([fitted(X[k::4], y[k::4], k) for k in range(4)]))
-    assert max(merged.diagnostics_["shard_beyond"]) > 0.1
-    assert gap(merged, fitted(X, y)) < 0.1
-    assert not any("disagree" in str(one.message) for one in caught)
-
-
-@pytest.mark.slow
-def test_bounded_parameters_at_their_edge():
-    def of_successes(theta, X, y):
-        return y * np.log(theta[:, :1]) + (1.0 - y) * np.log1p(-theta[:, :1])
-
-    shards = [
-        ParticleMirrorDescent(
-            log_likelihood_pointwise=of_successes, prior={"p": stats.beta(1, 1)}, random_state=k
-        ).fit(y=np.zeros(15))
-        for k in range(4)
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        merged = skpmd.merge(shards)
-    assert merged.posterior_.mean()[0] == pytest.approx(1.0 / 62.0, rel=0.25)
-
-
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_sites_of_shards_that_disagree_are_warned_of(is_sorted):
     rng = np.random.default_rng(0)
@@ -361,11 +330,6 @@ def merged_estimators():
     common["inducing_init"] = GIVEN["inducing_init"]
     return {
         "logistic": ([fitted(*logistic_rows(k, 60), k) for k in range(2)], X),
-        "without correlations": (
-            [fitted(*logistic_rows(k, 60), k, covariance_type="diag") for k in range(2)],
-            X,
-        ),
-        "process": ([process(X[k::2], y[k::2]) for k in range(2)], X),
         "classes": (
             [SparseGPClassifierPMD(**common).fit(X[k::2], labels[k::2]) for k in range(2)],
             X,

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -17,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd import metrics
 from skpmd.metrics import (
     crps,
     interval_coverage,
@@ -100,56 +98,12 @@ def test_scores_of_a_standard_normal():
     assert interval_coverage([-1.97], dist, level=0.95) == 0.0
 
 
-@pytest.mark.slow
-def test_the_crps_is_the_pinball_loss_over_all_quantiles():
-    # Twice its integral over alpha (Laio and Tamea 2007), of which the ends are worth < 1e-7.
-    y, dist, _ = make_case(n=1)
-    total = quad(lambda alpha: pinball_loss(y, dist, alpha), 1e-9, 1 - 1e-9, limit=200)[0]
-    assert crps(y, dist) == pytest.approx(2.0 * total, abs=1e-6)
-
-
-def test_the_pinball_loss_of_the_median_is_half_the_absolute_error():
-    y, dist, weight = make_case()
-    error = mean_absolute_error(y, dist.ppf(0.5), sample_weight=weight)
-    assert pinball_loss(y, dist, sample_weight=weight) == pytest.approx(0.5 * error)
-
-
 def test_a_certain_prediction_is_scored_by_its_absolute_error():
     y, mean = np.array([1.0, 2.0, 5.0]), np.array([1.0, 3.0, 3.0])
     dist = NormalMixture(mean, np.zeros(3))
     assert crps(y, dist) == pytest.approx(mean_absolute_error(y, mean))
     assert interval_coverage(y, dist) == pytest.approx(1.0 / 3.0)  # ends are inside
     assert interval_width(y, dist) == 0.0
-
-
-@pytest.mark.slow_for("pinball_loss")
-@pytest.mark.parametrize("score", [negative_log_predictive_density, crps, pinball_loss])
-def test_the_scores_are_proper(score):
-    # Expected scores under the truth N(0, 1), by integration: no other distribution does better.
-    truth = NormalMixture([0.0], [1.0])
-    others = [
-        NormalMixture([0.3], [1.0]),
-        NormalMixture([0.0], [0.7]),
-        NormalMixture([0.0], [1.4]),
-        NormalMixture([[-1.0], [1.0]], [[0.5], [0.5]]),
-    ]
-    options = {"alpha": 0.9} if score is pinball_loss else {}
-
-    def expected(dist):
-        return quad(lambda y: norm.pdf(y) * score([y], dist, **options), -9, 9, limit=200)[0]
-
-    best = expected(truth)
-    assert all(expected(other) > best + 1e-3 for other in others)
-
-
-def test_units_of_the_targets():
-    y, dist, _ = make_case()
-    other = NormalMixture(10.0 * dist.means, 10.0 * dist.stds, dist.weights)
-    for score in (crps, pinball_loss, interval_width):
-        assert score(10.0 * y, other) == pytest.approx(10.0 * score(y, dist), rel=1e-10)
-    assert interval_coverage(10.0 * y, other) == interval_coverage(y, dist)
-    shifted = negative_log_predictive_density(y, dist) + np.log(10.0)
-    assert negative_log_predictive_density(10.0 * y, other) == pytest.approx(shifted, rel=1e-12)
 
 
 # ----------------------------------------------------------------------------- weights, inputs
@@ -195,7 +149,7 @@ def test_bad_targets_and_weights_are_an_error(score):
 
 
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("dist", [np.ones((30, 2)), [0.5] * 30, None])
+@pytest.mark.parametrize("dist", [np.ones((30, 2)), None])
 def test_what_is_no_distribution_is_an_error(score, dist):
     with pytest.raises(TypeError, match="dist must be a NormalMixture, .* sklearn.metrics"):
         score(np.zeros(30), dist)
@@ -250,16 +204,6 @@ def test_grid_search_finds_the_width_of_the_errors(scorer, pipeline):
     assert held_out == scorer(search.best_estimator_, X, y)
 
 
-def test_cross_validation_is_that_by_hand():
-    X, y = make_line()
-    found = cross_val_score(Line(), X, y, scoring=neg_crps_scorer, cv=KFold(3))
-    expected = []
-    for train, test in KFold(3).split(X):
-        dist = Line().fit(X[train], y[train]).predict_proba(X[test])
-        expected.append(-crps(y[test], dist))
-    np.testing.assert_allclose(found, expected, rtol=1e-13)
-
-
 def test_several_scorers_at_once():
     X, y = make_line()
     scoring = {
@@ -297,13 +241,6 @@ def test_weights_are_routed():
     np.testing.assert_allclose(found["test_score"], expected, rtol=1e-13)
 
 
-def test_weights_of_a_search_without_routing():
-    X, y = make_line()
-    search = GridSearchCV(Line(), {"width": [0.1, 1.0]}, scoring=neg_crps_scorer, cv=3)
-    search.fit(X, y, sample_weight=np.arange(1.0, 61.0))
-    assert search.best_params_ == {"width": 1.0}
-
-
 def test_a_classifier_is_no_regressor_with_distributions():
     X, y = make_line()
     model = LogisticRegression().fit(X, y > 0)
@@ -330,8 +267,3 @@ def test_a_scorer_says_what_it_is():
     assert repr(upper) == expected
     with pytest.raises(TypeError, match="greater_is_better"):  # a sign nobody chose is a wrong one
         make_distribution_scorer(crps)
-
-
-def test_all_public_names_are_there():
-    assert sorted(metrics.__all__) == metrics.__all__
-    assert all(hasattr(metrics, name) for name in metrics.__all__)

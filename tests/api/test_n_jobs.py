@@ -10,7 +10,6 @@ import numba
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skpmd import (
@@ -226,16 +225,6 @@ def test_an_error_in_a_thread_leaves_a_stream_as_it_was():
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
 
 
-@pytest.mark.slow
-def test_a_search_of_several_jobs_ends():
-    estimator, (X, y), _ = CASES["logistic"]
-    search = GridSearchCV(
-        clone(estimator).set_params(n_jobs=2, n_particles=200), {"prior_scale": [0.5, 1.0]},
-        n_jobs=2, cv=2,
-    )  # fmt: skip
-    assert search.fit(X[:1500], y[:1500]).best_score_ > 0.5
-
-
 # ---------------------------------------------------------------------- the helper itself
 def test_results_come_in_the_order_of_the_items():
     def slow(k):
@@ -261,25 +250,6 @@ def test_threads_that_are_free_help_inside():
     with threads(2):
         longest = max(each(outer, range(2)), key=len)
     assert len(set(longest)) == 2
-
-
-@pytest.mark.parametrize("error", [Failure, KeyboardInterrupt])
-@pytest.mark.parametrize("by_caller", [True, False])
-def test_nobody_works_after_an_error(error, by_caller):
-    caller, ended = threading.get_ident(), []
-
-    def work(k):
-        time.sleep(0.005)
-        if (threading.get_ident() == caller) == by_caller and k > 2:
-            raise error
-        ended.append(k)
-
-    with threads(2):
-        with pytest.raises(error):
-            each(work, range(200))
-        n = len(ended)
-        time.sleep(0.02)
-    assert len(ended) == n < 100
 
 
 def test_threads_see_what_numpy_is_to_ignore():

@@ -62,6 +62,7 @@ def test_fit_finds_the_posterior(exact):
     assert abs(estimator.log_evidence_ - evidence) < 0.1
 
 
+@pytest.mark.slow
 def test_stream_goes_on_from_a_fit(exact):
     X, y, mean, std, _ = exact
     stream = NegativeBinomialPMD(n_particles=2000, random_state=0).fit(X[:200], y[:200])

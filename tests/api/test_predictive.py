@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import norm
 
@@ -53,14 +52,6 @@ def test_one_component_is_scipys_normal(name):
     np.testing.assert_allclose(found, getattr(norm(mean, std), name)(mean + z * std), rtol=1e-11)
 
 
-def test_moments_of_one_component_are_exact():
-    mean, std = np.array([0.1, -7e9, 3.3]), np.array([1e-9, 0.7, 1e5])
-    dist = NormalMixture([mean], [std])
-    np.testing.assert_array_equal(dist.mean(), mean)
-    np.testing.assert_array_equal(dist.std(), std)
-    np.testing.assert_array_equal(dist.var(), std**2)
-
-
 @pytest.mark.parametrize("q", [0.0, *TAILS, 0.6, 1.0 - 1e-12, 1.0])
 def test_quantiles_of_one_component_are_scipys(q):
     mean, std = np.array([0.0, -2.0, 5.0]), np.array([1.0, 0.1, 30.0])
@@ -78,8 +69,7 @@ def test_crps_of_one_component_is_that_of_the_books():
 
 
 # ----------------------------------------------------------------------------- integrals
-@pytest.mark.slow_but("1", "5")
-@pytest.mark.parametrize("row", range(6))
+@pytest.mark.parametrize("row", [1, 5])
 def test_moments_are_those_of_the_density(row):
     dist = make_mixture()
     one = dist[row]
@@ -101,7 +91,7 @@ def test_density_and_probabilities_are_averages_of_the_components():
     np.testing.assert_array_equal(dist.surv(y), dist.sf(y))
 
 
-@pytest.mark.parametrize("row", range(6))
+@pytest.mark.parametrize("row", [1, 5])
 def test_energy_and_crps_are_integrals_of_the_cdf(row):
     dist = make_mixture()
     one, y = dist[row], make_targets(dist)[row]
@@ -162,16 +152,6 @@ def test_quantiles_are_the_inverse_of_the_cdf(k, scale):
         np.testing.assert_allclose(dist.log_sf(dist.ppf(q)), expected, rtol=0, atol=tolerance)
 
 
-def test_quantiles_are_those_of_a_search_by_scipy():
-    dist = make_mixture()
-    for row in range(len(dist)):
-        one = dist[row]
-        ends = (dist.means[:, row] - 40 * dist.stds[:, row]).min(), dist.means[:, row].max() + 99
-        for q in (1e-9, 0.05, 0.5, 0.95):
-            root = brentq(lambda x, one=one, q=q: one.log_cdf(x)[0] - np.log(q), *ends, xtol=1e-13)
-            assert one.ppf(q)[0] == pytest.approx(root, rel=1e-10, abs=1e-11)
-
-
 @pytest.mark.parametrize(
     "dist, q, most",
     [
@@ -188,13 +168,6 @@ def test_few_steps_find_a_quantile(dist, q, most, monkeypatch):
     monkeypatch.setattr(normal_mixtures, "_cdf_and_density", lambda *a: calls.append(0) or once(*a))
     np.testing.assert_allclose(dist.cdf(dist.ppf(q)), q, rtol=1e-9)
     assert len(calls) <= most, len(calls)
-
-
-def test_the_upper_tail_is_the_lower_one_mirrored():
-    dist = make_mixture()
-    mirrored = NormalMixture(-dist.means, dist.stds, dist.weights)
-    q = 2.0 ** -np.arange(1.0, 54.0)  # of which 1 - q is exact
-    np.testing.assert_allclose(dist.ppf(1.0 - q), -mirrored.ppf(q), rtol=1e-12, atol=1e-12)
 
 
 def test_quantiles_rise_from_the_least_value_to_the_greatest():
@@ -235,13 +208,6 @@ def test_identical_components_are_one():
     np.testing.assert_allclose(everything(many, y), everything(one, y), rtol=1e-12)
 
 
-def test_components_have_no_order():
-    dist = make_mixture(k=5)
-    y, order = make_targets(dist), [3, 0, 4, 2, 1]
-    other = NormalMixture(dist.means[order], dist.stds[order], dist.weights[order])
-    np.testing.assert_allclose(everything(other, y), everything(dist, y), rtol=1e-12, atol=1e-13)
-
-
 def test_components_without_weight_have_no_part():
     dist = make_mixture(k=2, n=3)
     extra = [[-500.0, 0.0, 7.0]], [[1e-3, 0.0, 9.0]]
@@ -263,25 +229,6 @@ def test_rows_do_not_depend_on_each_other():
     for row in range(20):
         alone = everything(dist[row], y[row])
         np.testing.assert_allclose(alone[:, 0], together[:, row], rtol=1e-12, atol=1e-13)
-
-
-def test_shift_and_scale_of_the_targets():
-    dist, shift, scale = make_mixture(), 3.0, 50.0
-    y = make_targets(dist)
-    other = NormalMixture(shift + scale * dist.means, scale * dist.stds, dist.weights)
-    moved = shift + scale * y
-    for name in ("cdf", "sf", "log_cdf", "log_sf"):
-        np.testing.assert_allclose(getattr(other, name)(moved), getattr(dist, name)(y), rtol=1e-11)
-    expected = dist.log_pdf(y) - np.log(scale)
-    np.testing.assert_allclose(other.log_pdf(moved), expected, rtol=1e-11)
-    for name in ("energy", "crps"):
-        expected = scale * getattr(dist, name)(y)
-        np.testing.assert_allclose(getattr(other, name)(moved), expected, rtol=1e-11)
-    np.testing.assert_allclose(other.energy(), scale * dist.energy(), rtol=1e-12)
-    np.testing.assert_allclose(other.mean(), shift + scale * dist.mean(), rtol=1e-12)
-    np.testing.assert_allclose(other.std(), scale * dist.std(), rtol=1e-12)
-    q = [1e-12, 0.05, 0.6]
-    np.testing.assert_allclose(other.ppf(q), shift + scale * dist.ppf(q), rtol=1e-10)
 
 
 def test_spread_far_from_zero_keeps_its_digits():
@@ -326,19 +273,6 @@ def test_a_constant_among_normals():
     assert dist.log_pdf(1.0)[0] == pytest.approx(np.log(0.5) + norm.logpdf(1.0), rel=1e-13)
     self_energy = 0.25 * 2 / np.sqrt(np.pi) + 0.5 * np.sqrt(2 / np.pi)
     assert dist.energy()[0] == pytest.approx(self_energy, rel=1e-14)
-
-
-def test_a_narrow_component_is_nearly_a_constant():
-    wide = [[0.0], [1.5]], [0.3, 0.7]
-    constant = NormalMixture(wide[0], [[1.0], [0.0]], wide[1])
-    narrow = NormalMixture(wide[0], [[1.0], [1e-12]], wide[1])
-    for y in (-1.0, 1.4, 1.6):
-        for name in ("cdf", "sf", "log_cdf", "log_pdf", "energy", "crps"):
-            expected = getattr(constant, name)(y)
-            np.testing.assert_allclose(getattr(narrow, name)(y), expected, atol=1e-11)
-    q = [1e-9, 0.2, 0.5, 0.9, 0.99]
-    np.testing.assert_allclose(narrow.ppf(q), constant.ppf(q), atol=1e-11)
-    assert np.isfinite(NormalMixture([1.0], [1e-320]).crps(1.0)).all()  # no overflow
 
 
 # ----------------------------------------------------------------------------- shapes
@@ -389,13 +323,6 @@ def test_rows_are_picked_like_those_of_an_array():
 def test_rows_that_are_not_there_are_an_error(rows):
     with pytest.raises(IndexError):
         make_mixture()[rows]
-
-
-def test_no_rows_at_all():
-    none = make_mixture()[np.zeros(6, dtype=bool)]
-    assert len(none) == 0 and np.asarray(none).shape == (0, 2)
-    assert none.ppf(0.2).shape == none.energy().shape == none.log_cdf(1.0).shape == (0,)
-    assert none.interval().shape == (0, 2) and none.sample(3).shape == (3, 0)
 
 
 def test_as_an_array_it_is_means_and_standard_deviations():
@@ -472,12 +399,6 @@ def test_a_quantile_outside_the_unit_interval_is_an_error(q):
         make_mixture().ppf(q)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, 90, "a", None])
-def test_a_level_outside_the_unit_interval_is_an_error(level):
-    with pytest.raises(ValueError, match="level must lie"):
-        make_mixture().interval(level)
-
-
 # ----------------------------------------------------------------------------- draws
 def test_draws_follow_the_cdf():
     # P(sup |F_n - F| > e) <= 2 exp(-2 n e^2) (Massart 1990): 1e-6 for the six rows together.
@@ -502,12 +423,6 @@ def test_the_same_seed_gives_the_same_draws():
     np.testing.assert_array_equal(dist.sample(4, 3), dist.sample(4, 3))
     assert (dist.sample(4, 3) != dist.sample(4, 4)).all()
     assert dist.sample().shape == (1, 6) and dist.sample(0).shape == (0, 6)
-
-
-@pytest.mark.parametrize("n", [-1, 2.5, None])
-def test_a_number_of_draws_that_is_none_is_an_error(n):
-    with pytest.raises(ValueError, match="Invalid value for .n_samples.: .*must be an integer"):
-        make_mixture().sample(n)
 
 
 # ----------------------------------------------------------------------------- skpro

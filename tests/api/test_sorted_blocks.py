@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD, LDATopicModelPMD
-from skpmd._rows.order import group_size
+from skpmd._rows.table import group_size
 from skpmd.data import Blocks
 
 pytestmark = pytest.mark.slow

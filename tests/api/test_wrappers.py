@@ -90,13 +90,6 @@ def test_ends_are_mapped_back_and_sorted(inner, falls):
         predict_distribution(model, X)
 
 
-def test_a_transformer_of_the_target_is_undone():
-    model = TransformedTargetRegressor(process(normalize_y=False), transformer=MinMaxScaler())
-    model.fit(X, Y)
-    ends = predict_interval(model, X, level=0.9)
-    assert 0.8 < ((ends[:, 0] <= Y) & (Y <= ends[:, 1])).mean() <= 1.0
-
-
 def test_intervals_of_probabilities_go_through_too():
     X, y = load_breast_cancer(return_X_y=True)
     model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))

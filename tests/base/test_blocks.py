@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skpmd._rows import order
-from skpmd._rows.opening import opened
+from skpmd._rows.opening import as_table
 from skpmd._rows.table import BlockTable, mapped
 from skpmd.data import ArrowBlocks, Blocks
 
@@ -25,9 +24,9 @@ def parts(*columns):
 @pytest.fixture
 def few(monkeypatch):
     """So that a hundred rows are more than are held in memory."""
-    monkeypatch.setattr(order, "_MAX_BLOCK", 4)
-    monkeypatch.setattr(order, "_SPARSE_BLOCK", 4)
-    monkeypatch.setattr(order, "_GROUP", 3)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 4)
+    monkeypatch.setattr("skpmd._rows.table._SPARSE_BLOCK", 4)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 3)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ class iter_again:
 @pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
 def test_blocks_read_as_the_array_that_they_are(few, X, form, kind):
     whole = {"dense": X, "sparse": sparse.csr_matrix(X), "float32": X.astype(np.float32)}[kind]
-    table, y, weight = opened(FORMS[form]([part for (part,) in parts(whole)]))
+    table, y, weight = as_table(FORMS[form]([part for (part,) in parts(whole)]))
     assert y is None and weight is None
     assert table.array is None
     assert (table.shape, table.dtype, len(table)) == (whole.shape, whole.dtype, 100)
@@ -75,7 +74,7 @@ def test_blocks_read_as_the_array_that_they_are(few, X, form, kind):
 
 
 def test_some_rows_read_as_those(few, X):
-    table = opened(Blocks([part for (part,) in parts(X)]))[0]
+    table = as_table(Blocks([part for (part,) in parts(X)]))[0]
     mask = np.random.default_rng(2).random(100) < 0.5
     some = table[mask]
     twice = some[np.arange(len(some)) % 2 == 0]
@@ -85,27 +84,27 @@ def test_some_rows_read_as_those(few, X):
 
 
 def test_few_rows_become_an_array(X):
-    table, y, weight = opened(Blocks(parts(X, X[:, 0], X[:, 1] ** 2)))
+    table, y, weight = as_table(Blocks(parts(X, X[:, 0], X[:, 1] ** 2)))
     np.testing.assert_array_equal(table.array, X)
     np.testing.assert_array_equal(y, X[:, 0])
     np.testing.assert_array_equal(weight, X[:, 1] ** 2)
 
 
 def test_a_table_can_be_pickled(few, X):
-    table = pickle.loads(pickle.dumps(opened(Blocks([part for (part,) in parts(X)]))[0]))
+    table = pickle.loads(pickle.dumps(as_table(Blocks([part for (part,) in parts(X)]))[0]))
     np.testing.assert_array_equal(table[10:90], X[10:90])
 
 
 def test_numbers_of_different_size_are_read_in_the_larger(few, X):
     items = [part for (part,) in parts(X)]
     items[0] = items[0].astype(np.float32)
-    table = opened(Blocks(items))[0]
+    table = as_table(Blocks(items))[0]
     assert table.dtype == table[:2].dtype == np.float64
 
 
 def test_all_rows_are_not_read_at_once(few, X):
     with pytest.raises(TypeError, match="take some of the rows"):
-        np.asarray(opened(Blocks([X]))[0])
+        np.asarray(as_table(Blocks([X]))[0])
 
 
 def test_a_generator_is_refused(X):
@@ -129,21 +128,21 @@ def test_a_generator_is_refused(X):
 )
 def test_what_does_not_go_together_is_named(items, message):
     with pytest.raises(ValueError, match=message):
-        opened(Blocks(items))
+        as_table(Blocks(items))
 
 
 def test_y_comes_from_one_place(X):
     with pytest.raises(ValueError, match="y is given, and in the blocks of X too"):
-        opened(Blocks(parts(X, X[:, 0])), X[:, 0])
+        as_table(Blocks(parts(X, X[:, 0])), X[:, 0])
 
 
 def test_blocks_that_change_are_noticed(few, X):
     items = [X[:50], X[50:]]
-    table = opened(Blocks(items))[0]
+    table = as_table(Blocks(items))[0]
     items[1] = X[50:90]
     with pytest.raises(ValueError, match=r"Block 1 of X has the shape \(40, 3\), and had"):
         table[60:70]
-    again = opened(Blocks(lambda: iter(items)))[0]
+    again = as_table(Blocks(lambda: iter(items)))[0]
     del items[1]
     with pytest.raises(ValueError, match="fewer than when they were read first"):
         again[60:70]
@@ -153,7 +152,7 @@ def test_a_file_of_integers_is_read_in_pieces(few, X, tmp_path):
     whole = (10 * X).astype(np.int16)
     file = np.memmap(tmp_path / "rows", np.int16, "w+", shape=whole.shape)
     file[:] = whole
-    table = opened(file)[0]
+    table = as_table(file)[0]
     assert isinstance(table, BlockTable)
     np.testing.assert_array_equal(table[20:60], whole[20:60])
 
@@ -167,7 +166,7 @@ def arrow(X):
 
 def test_an_arrow_table_knows_its_columns(few, X):
     blocks = ArrowBlocks(arrow(X), target="label", sample_weight="weight")
-    table, y, weight = opened(blocks)
+    table, y, weight = as_table(blocks)
     assert list(table.names) == ["x0", "x1", "x2"]
     np.testing.assert_array_equal(table[:], X)
     np.testing.assert_array_equal(y, X[:, 0] > 0)
@@ -181,7 +180,7 @@ def test_parquet_files_are_read_by_row_group(few, X, tmp_path):
         parquet.write_table(table.slice(50 * i, 50), tmp_path / f"{i}.parquet", row_group_size=20)
     blocks = ArrowBlocks(tmp_path, target=["x0", "x1"], columns=["x2", "x1"])
     assert sum(1 for _ in blocks) == 6
-    table, y, _ = opened(blocks)
+    table, y, _ = as_table(blocks)
     np.testing.assert_array_equal(table[15:70], X[15:70, [2, 1]])
     np.testing.assert_array_equal(y, X[:, :2])
 
@@ -193,7 +192,7 @@ def test_a_transform_makes_rows_of_columns(few):
     def counts(part):
         return sparse.csr_matrix([[t.count("a"), t.count("b")] for t in part["text"].to_pylist()])
 
-    found = opened(ArrowBlocks(table, transform=counts))[0].array
+    found = as_table(ArrowBlocks(table, transform=counts))[0].array
     np.testing.assert_array_equal(found.toarray(), [[1, 1], [0, 1], [2, 0]])
 
 
@@ -201,7 +200,7 @@ def test_columns_that_are_no_numbers_or_not_there_are_named():
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"x": [1.0, 2.0], "name": ["a", "b"]})
     with pytest.raises(ValueError, match="'name' is of the type string.*transform"):
-        opened(ArrowBlocks(table))
+        as_table(ArrowBlocks(table))
     with pytest.raises(ValueError, match="There is no column 'z'"):
         ArrowBlocks(table, target="z")
 
@@ -231,7 +230,7 @@ class Slow:
 
 def slow_table(X, **how):
     items = Slow([X[i : i + 10] for i in range(0, 100, 10)], **how)
-    table = opened(Blocks(items))[0]
+    table = as_table(Blocks(items))[0]
     items.reads.clear()
     return items, table
 
@@ -256,7 +255,7 @@ def test_another_block_than_the_next_is_the_one_that_is_read(few, X):
     table[0:20], table[20:30]  # Block 3 is being read.
     np.testing.assert_array_equal(table[75:80], X[75:80])
     np.testing.assert_array_equal(table[30:40], X[30:40])
-    copies = pickle.loads(pickle.dumps(opened(Blocks([X[:50], X[50:]]))[0]))
+    copies = pickle.loads(pickle.dumps(as_table(Blocks([X[:50], X[50:]]))[0]))
     np.testing.assert_array_equal(copies[40:60], X[40:60])
 
 
@@ -272,12 +271,12 @@ def test_a_block_that_fails_ahead_fails_where_it_is_asked_for(few, X):
 
 def test_blocks_without_places_are_read_by_one_thread(few, X):
     items = Slow([X[i : i + 10] for i in range(0, 100, 10)])
-    table = opened(Blocks(lambda: (items[i] for i in range(10))))[0]
+    table = as_table(Blocks(lambda: (items[i] for i in range(10))))[0]
     np.testing.assert_array_equal(np.concatenate([table[i : i + 5] for i in range(0, 100, 5)]), X)
     assert all(here for _, here in items.reads)
 
 
 def test_a_function_of_rows_is_not_given_those_read_before(few, X):
-    table = opened(Blocks([X[:50], X[50:]]))[0]
+    table = as_table(Blocks([X[:50], X[50:]]))[0]
     np.testing.assert_array_equal(table[:5], X[:5])
     np.testing.assert_array_equal(mapped(np.negative, table)[:5], -X[:5])

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from skpmd._base.progress import ReportedBatches, bar_of_rounds
+from skpmd._base.steps import ReportedBatches, bar_of_rounds
 from skpmd._runtime.call import Call, during, phase, tick
 from skpmd._runtime.display import Bars, Lines, listeners_of
 from skpmd.engine.loop import silent
@@ -15,7 +15,7 @@ from skpmd.engine.mirror import StepInfo
 def seconds(monkeypatch):
     """A clock that a test sets."""
     now = [0.0]
-    monkeypatch.setattr("skpmd._runtime.display.clock", lambda: now[0])
+    monkeypatch.setattr("skpmd._runtime.display.display_clock", lambda: now[0])
     return now
 
 

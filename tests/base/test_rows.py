@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd._rows import order
-from skpmd._rows.rows import Rows
-from skpmd._rows.sampling import merged, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample
 
 
 def numbered(n, **kwargs):
@@ -134,7 +132,7 @@ def test_merged_rows_are_the_distinct_ones_in_order_with_their_weight(p, levels)
     rng = np.random.default_rng(0)
     X = rng.integers(levels, size=(60, p)).astype(float)
     y, weight = rng.integers(2, size=60), rng.integers(1, 5, size=60).astype(float)
-    places, total = merged(weight, X, y)
+    places, total = merge_copies(weight, X, y)
     together = np.column_stack([y, X])
     distinct, which = np.unique(together, axis=0, return_inverse=True)
     np.testing.assert_array_equal(together[places], distinct)
@@ -184,8 +182,8 @@ def test_sorted_rows_are_all_represented_in_a_sample():
 # ------------------------------------------------------------------ passes past one group of blocks
 @pytest.fixture
 def small_groups(monkeypatch):
-    monkeypatch.setattr(order, "_MAX_BLOCK", 5)
-    monkeypatch.setattr(order, "_GROUP", 4)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 5)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 4)
 
 
 @pytest.mark.parametrize("n, batch_size", [(20, 7), (21, 7), (103, 10), (400, 33), (41, 1)])

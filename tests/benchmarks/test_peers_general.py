@@ -1,7 +1,9 @@
-"""Baselines for any posterior, and the Gibbs sampler of the tied mixture, on exact cases."""
+"""Baselines for any posterior, and the Gibbs sampler of the tied mixture, on exact cases.
+
+One exact case for each: they guard the comparisons and no part of skpmd.
+"""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +52,13 @@ def jax_log_prior(theta):
 GAUSSIAN = parts.Problem(
     2, log_likelihood, log_prior, sample_prior, jax_log_likelihood, jax_log_prior
 )
+# The log of the integral of likelihood times prior, which is a Gaussian one.
+LOG_EVIDENCE = (
+    log_likelihood(MEAN[None], X, None)[0]
+    + log_prior(MEAN[None])[0]
+    + np.log(2.0 * np.pi)
+    + 0.5 * np.linalg.slogdet(COV)[1]
+)
 
 
 def last(snapshots):
@@ -61,22 +70,76 @@ def last(snapshots):
     return found, mean, (gap.T * weights) @ gap
 
 
-def assert_near(mean, cov, error):
+def assert_near(mean, cov, error, exact=COV):
     """Means within ``error`` posterior sd, covariances within three times that share."""
     np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=error)
-    np.testing.assert_allclose((cov - COV) / np.outer(SD, SD), 0.0, atol=3.0 * error)
+    np.testing.assert_allclose((cov - exact) / np.outer(SD, SD), 0.0, atol=3.0 * error)
 
 
-def test_thinned_draws_are_evenly_spaced():
-    kept = parts.Thinned(20, 2)
-    for start in range(0, 1000, 7):
-        steps = np.arange(start, min(start + 7, 1000))
-        kept.extend(np.repeat(steps, 2).reshape(-1, 2, 1))
-    draws, times = kept.take()
-    np.testing.assert_array_equal(draws[:, 0], times)  # each draw with its own step
-    assert len(draws) == 20
-    gaps = np.diff(draws[::2, 0])
-    assert draws[0, 0] == 0 and gaps.max() <= 2 * gaps.min() and times[-1] > 900
+WIDE = 1.3 * np.linalg.cholesky(COV)
+CHAINS = {"batch_size": 10, "passes": 2500, "decay": 0.0, "n_chains": 2}
+# Module, function, its options, and the error in posterior sds: about four Monte Carlo errors.
+METHODS = {
+    # Shrunk kernels keep Gaussian particles Gaussian.
+    "one-pass SMC": (
+        "one_pass_smc", "one_pass_smc",
+        {"n_particles": 30_000, "batch_size": 7, "bandwidth": 0.23}, 0.05,
+    ),
+    # Without the noise of batches: 20,000 draws, of which some 1,250 count.
+    "momentum": (
+        "sgld", "sgld",
+        {**CHAINS, "n_particles": 20_000, "step_size": 2.5e-4, "burn_in": 200, "friction": 0.1},
+        0.13,
+    ),
+    "Pareto-smoothed importance sampling": (
+        "importance", "laplace_psis", {"mode": MEAN + 0.5 * SD, "factor": WIDE, "df": 5.0}, 0.08,
+    ),
+    "adaptive importance sampling": (
+        "importance", "amis", {"mode": MEAN + SD, "factor": 0.4 * WIDE, "rounds": 20}, 0.04,
+    ),
+    "annealed importance sampling": (
+        "annealed", "annealed",
+        {"n_particles": 2000, "n_temperatures": 60, "step_size": 0.7, "block": 500,
+         "curvature": np.linalg.eigvalsh(len(X) * A).max()}, 0.1,
+    ),
+    "Pathfinder": ("pathfinder", "pathfinder", {"n_particles": 4000}, 0.1),
+    "microcanonical Langevin": (
+        "mclmc", "mclmc", {"n_particles": 20_000, "n_steps": 20_000}, 0.15,
+    ),
+    "nutpie": ("nutpie_nuts", "nutpie_nuts", {"n_particles": 4000}, 0.1),
+    "nested sampling": ("nested", "nested", {"n_particles": 4000, "prior_transform": ndtri}, 0.15),
+    "IBIS": ("particles_smc", "ibis", {"n_particles": 3000, "batch_size": 7}, 0.1),
+    "waste-free tempering": (
+        "particles_smc", "tempered",
+        {"n_particles": 3000, "batch_size": 7, "waste_free": True}, 0.1,
+    ),
+    "NUTS": ("prior_nuts", "prior_nuts", {"n_particles": 4000, "n_steps": 1000, "n_warmup": 100},
+             0.1),
+    "variational inference": (
+        "svi", "svi",
+        {"n_particles": 100, "batch_size": 10, "passes": 2500, "learning_rate": 0.3, "decay": 1.0,
+         "family": "full"}, 0.05,
+    ),
+}  # fmt: skip
+FIRST = {"laplace_psis": 2, "pathfinder": 1, "nutpie_nuts": 6}  # of endless snapshots
+ROWS_ALIKE = {"sgld", "svi"}
+EVIDENCE = {"amis": 0.02, "nested": 0.25}
+
+
+@pytest.mark.slow_but("one-pass SMC", "adaptive importance sampling")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_gaussian_posterior_is_found(name):
+    module, function, options, error = METHODS[name]
+    module = pytest.importorskip(f"examples.benchmarks.peers.{module}", exc_type=ImportError)
+    rows = ALIKE if function in ROWS_ALIKE else X
+    snapshots = getattr(module, function)(GAUSSIAN, rows, None, seed=0, **options)
+    found, mean, cov = last(itertools.islice(snapshots, FIRST.get(function)))
+    assert_near(mean, cov, error)
+    if function in EVIDENCE:
+        value = found.log_evidence
+        if np.isnan(value):
+            value = logsumexp(found.log_weights) - np.log(len(found.particles))
+        assert value == pytest.approx(LOG_EVIDENCE, abs=EVIDENCE[function])
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -92,13 +155,6 @@ def test_a_pass_reads_each_row_once(equal):
     assert list(first) != list(second)
 
 
-def test_gaussian_particles_have_exact_moments():
-    factor = np.linalg.cholesky(COV)
-    draws = parts.gaussian_particles(MEAN, factor, 10, np.random.default_rng(0))
-    np.testing.assert_allclose(draws.mean(axis=0), MEAN, atol=1e-12)
-    np.testing.assert_allclose(np.cov(draws.T, ddof=0), COV, atol=1e-12)
-
-
 def test_one_pass_smc_without_a_move_is_importance_sampling():
     # Two rows out of 40 leave most of the particles: no move.
     found, *_ = last(
@@ -109,75 +165,16 @@ def test_one_pass_smc_without_a_move_is_importance_sampling():
     assert found.rows == 2
 
 
-def test_one_pass_smc_moves_keep_mean_and_covariance():
-    # Skewed particles of unequal weights; 100,000 draws err by 0.003 sd and 0.01 variances.
-    rng = np.random.default_rng(0)
-    theta = rng.standard_exponential((2000, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
-    weights = rng.random(2000) * (theta[:, 0] < 2.0)
-    weights /= weights.sum()
-    moved = [smc.rejuvenated(theta, weights, 0.6, rng) for _ in range(50)]
-    moved = np.concatenate(moved)
-    mean = weights @ theta
-    cov = ((theta - mean).T * weights) @ (theta - mean)
-    np.testing.assert_allclose(moved.mean(axis=0), mean, atol=0.02)
-    np.testing.assert_allclose(np.cov(moved.T), cov, atol=0.04 * cov.max())
+def test_a_grid_of_a_gaussian_is_exact():
+    found, mean, cov = last(quadrature(GAUSSIAN, X, None, n_particles=0, seed=0, sides=(11, 161)))
+    assert_near(mean, cov, 1e-5)
+    assert found.log_evidence == pytest.approx(LOG_EVIDENCE, abs=1e-5)
+    exact = multivariate_normal(MEAN, COV)
+    points = exact.rvs(100, random_state=0)
+    np.testing.assert_allclose(found.log_density(points), exact.logpdf(points), atol=0.01)
 
 
-def test_one_pass_smc_on_a_gaussian():
-    # Shrunk kernels keep Gaussian particles Gaussian; only sampling errs: 1 / sqrt(30,000) = 0.006
-    # sd with all particles, some five times that with the weights of four moves.
-    found, mean, cov = last(
-        smc.one_pass_smc(
-            GAUSSIAN, X, None, n_particles=30_000, seed=0, batch_size=7, bandwidth=0.23
-        )
-    )
-    assert found.rows == 40
-    assert_near(mean, cov, 0.05)
-
-
-def test_sgld_on_a_gaussian():
-    # Without the noise of batches the draws are an autoregression with covariance
-    # P^-1 (I - eps P / 2)^-1, P the posterior's precision. 20,000 draws that forget in some
-    # 1 / (eps 25) = 8 steps: an error of sqrt(2 * 8 / 20,000) = 0.03 sd.
-    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
-    eps, P = 0.005, np.linalg.inv(COV)
-    _, mean, cov = last(
-        sgld(
-            GAUSSIAN, ALIKE, None, n_particles=20_000, seed=0, batch_size=10, passes=2500,
-            step_size=eps, decay=0.0, burn_in=100, n_chains=2,
-        )
-    )  # fmt: skip
-    exact = COV @ np.linalg.inv(np.eye(2) - 0.5 * eps * P)
-    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.1)
-    np.testing.assert_allclose(cov, exact, atol=0.1 * np.diag(exact).max())
-
-
-def test_sgld_weighs_draws_by_their_steps():
-    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
-    found, *_ = last(
-        sgld(
-            GAUSSIAN, ALIKE, None, n_particles=1000, seed=0, batch_size=10, passes=125,
-            step_size=1e-3, offset=1.0, decay=1.0, burn_in=10, n_chains=2,
-        )
-    )  # fmt: skip
-    np.testing.assert_allclose(np.exp(-found.log_weights[::2]), 1.0 + np.arange(10, 500))
-    assert found.rows == 500 * 2 * 10
-
-
-def test_momentum_on_a_gaussian():
-    # Without the noise of batches the momentum forgets in 1 / friction = 10 steps and theta in some
-    # friction / (eps 25) = 16: an error of sqrt(2 * 16 / 20,000) = 0.04 sd. Of order eps off.
-    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
-    _, mean, cov = last(
-        sgld(
-            GAUSSIAN, ALIKE, None, n_particles=20_000, seed=0, batch_size=10, passes=2500,
-            step_size=2.5e-4, decay=0.0, burn_in=200, n_chains=2, friction=0.1,
-        )
-    )  # fmt: skip
-    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.13)
-    np.testing.assert_allclose(cov, COV, atol=0.13 * np.diag(COV).max())
-
-
+@pytest.mark.slow
 def test_fisher_scoring_on_a_gaussian():
     # A step goes 2 / (gamma (1 + 4 / eps)) = .07 of the way, gamma = 1 + 2000 / 100: 7500 steps are
     # some 260 draws, .06 sd.
@@ -197,105 +194,7 @@ def test_fisher_scoring_on_a_gaussian():
     np.testing.assert_allclose(cov / exact[0, 0], exact / exact[0, 0], atol=0.25)
 
 
-@pytest.mark.parametrize("df", [np.inf, 5.0])
-def test_smoothed_importance_sampling_on_a_gaussian(df):
-    # From a wrong centre and scale; 4000 draws, of which some third count: 0.03 sd.
-    method = pytest.importorskip("examples.benchmarks.peers.importance", exc_type=ImportError)
-    factor = 1.3 * np.linalg.cholesky(COV)
-    found, mean, cov = last(
-        itertools.islice(
-            method.laplace_psis(
-                GAUSSIAN, X, None, mode=MEAN + 0.5 * SD, factor=factor, seed=0, df=df
-            ), 2,
-        )
-    )  # fmt: skip
-    assert len(found.particles) == 4000
-    assert_near(mean, cov, 0.08)
-
-
-def test_adaptive_importance_sampling_on_a_gaussian():
-    # From two sds off and a third of the scale it finds the Gaussian: 20,000 draws, 0.01 sd.
-    method = pytest.importorskip("examples.benchmarks.peers.importance", exc_type=ImportError)
-    factor = 0.5 * np.linalg.cholesky(COV)
-    found, mean, cov = last(
-        method.amis(GAUSSIAN, X, None, mode=MEAN + SD, factor=factor, seed=0, rounds=20)
-    )
-    assert len(found.particles) == 20_000
-    assert_near(mean, cov, 0.04)
-    log_evidence = logsumexp(found.log_weights) - np.log(20_000)
-    assert log_evidence == pytest.approx(log_evidence_of_all(), abs=0.02)
-
-
-def log_evidence_of_all():
-    """The log of the integral of likelihood times prior, which is a Gaussian one."""
-    at_mean = log_likelihood(MEAN[None], X, None)[0] + log_prior(MEAN[None])[0]
-    return at_mean + np.log(2.0 * np.pi) + 0.5 * np.linalg.slogdet(COV)[1]
-
-
-def test_annealed_importance_sampling_on_a_gaussian():
-    # 2000 particles, of which most count: 0.03 sd, and 0.03 in the log evidence.
-    method = pytest.importorskip("examples.benchmarks.peers.annealed", exc_type=ImportError)
-    curvature = np.linalg.eigvalsh(len(X) * A).max()
-    found, mean, cov = last(
-        method.annealed(
-            GAUSSIAN, X, None, n_particles=2000, seed=0, n_temperatures=60, step_size=0.7,
-            curvature=curvature, block=500,
-        )
-    )  # fmt: skip
-    assert len(found.particles) == 2000
-    assert_near(mean, cov, 0.1)
-    # The one in JAX lacks the constant of the prior, which the weights never see.
-    log_evidence = logsumexp(found.log_weights) - np.log(2000)
-    assert log_evidence == pytest.approx(log_evidence_of_all(), abs=0.1)
-
-
-def test_pathfinder_on_a_gaussian():
-    # Weights correct what the paths leave: 4000 draws, 0.03 sd.
-    method = pytest.importorskip("examples.benchmarks.peers.pathfinder", exc_type=ImportError)
-    found, mean, cov = last(
-        itertools.islice(method.pathfinder(GAUSSIAN, X, None, n_particles=4000, seed=0), 1)
-    )
-    assert len(found.particles) == 4000
-    assert_near(mean, cov, 0.1)
-
-
-def test_microcanonical_langevin_on_a_gaussian():
-    # 20,000 steps with some ten of them a draw: 0.03 sd; the step size leaves a bias of this size.
-    method = pytest.importorskip("examples.benchmarks.peers.mclmc", exc_type=ImportError)
-    _, mean, cov = last(method.mclmc(GAUSSIAN, X, None, n_particles=20_000, seed=0, n_steps=20_000))
-    assert_near(mean, cov, 0.15)
-
-
-def test_nutpie_on_a_gaussian():
-    # 3200 draws, hardly correlated: 0.02 sd.
-    method = pytest.importorskip("examples.benchmarks.peers.nutpie_nuts", exc_type=ImportError)
-    snapshots = method.nutpie_nuts(GAUSSIAN, X, None, n_particles=4000, seed=0)
-    found, mean, cov = last(itertools.islice(snapshots, 6))
-    assert len(found.particles) == 3200 and found.rows > 3200 * len(X)
-    assert_near(mean, cov, 0.1)
-
-
-def test_nested_sampling_on_a_gaussian():
-    # 500 live points: the log evidence within sqrt(information / 500), some .07; some 2000
-    # effective draws, of which a sample is taken: .03 sd.
-    method = pytest.importorskip("examples.benchmarks.peers.nested", exc_type=ImportError)
-    found, mean, cov = last(
-        method.nested(GAUSSIAN, X, None, n_particles=4000, seed=0, prior_transform=ndtri)
-    )
-    assert len(found.particles) <= 4000
-    assert_near(mean, cov, 0.15)
-    assert found.log_evidence == pytest.approx(log_evidence_of_all(), abs=0.25)
-
-
-def test_a_grid_of_a_gaussian_is_exact():
-    found, mean, cov = last(quadrature(GAUSSIAN, X, None, n_particles=0, seed=0, sides=(11, 161)))
-    assert_near(mean, cov, 1e-5)
-    assert found.log_evidence == pytest.approx(log_evidence_of_all(), abs=1e-5)
-    exact = multivariate_normal(MEAN, COV)
-    points = exact.rvs(100, random_state=0)
-    np.testing.assert_allclose(found.log_density(points), exact.logpdf(points), atol=0.01)
-
-
+@pytest.mark.slow
 def test_a_spline_flow_has_the_density_of_its_rows():
     # 4000 rows: the entropy is known within 1 / sqrt(2000) = .02 nats, some .05 for the fit.
     flow = pytest.importorskip("examples.benchmarks.peers.flow", exc_type=ImportError)
@@ -306,18 +205,7 @@ def test_a_spline_flow_has_the_density_of_its_rows():
     assert 0.0 < cpu < 60.0
 
 
-def test_stacked_mixtures_take_the_weights_of_the_most_probable():
-    densities = pytest.importorskip("examples.benchmarks.mixture.densities")
-    near, far = (SimpleNamespace(score_samples=norm(m).logpdf) for m in (0.0, 3.0))
-    valid, test = np.split(
-        norm.rvs(size=4000, random_state=0) + 3.0 * (np.arange(4000) % 4 == 0), 2
-    )
-    log_weights, _ = densities.stacking([near, far], valid)
-    score = densities.averaged([near, far], test, log_weights)
-    exact = np.log(0.75 * norm(0.0).pdf(test) + 0.25 * norm(3.0).pdf(test)).mean()
-    assert score == pytest.approx(exact, abs=0.005)
-
-
+@pytest.mark.slow
 def test_npv_with_one_component():
     # The bound's maximum: the mode, and sd^2 = d / trace of the precision.
     npv = pytest.importorskip("examples.benchmarks.peers.npv", exc_type=ImportError).npv
@@ -333,44 +221,6 @@ def test_npv_with_one_component():
     points = X[:5]
     exact = multivariate_normal(mean, variance * np.eye(2)).logpdf(points)
     np.testing.assert_allclose(found.log_density(points), exact, rtol=5e-3)
-
-
-def test_npv_bound():
-    npv = pytest.importorskip("examples.benchmarks.peers.npv", exc_type=ImportError)
-    mu, sd = np.array([[0.1, 0.2], [1.0, -1.0], [0.5, 0.0]]), np.array([0.3, 0.5, 1.2])
-
-    def log_joint(theta):
-        return jax_log_prior(theta) + jax_log_likelihood(theta, X, None)
-
-    expected = 0.0
-    for one, width in zip(mu, sd, strict=True):
-        q = [
-            multivariate_normal(other, (width**2 + w**2) * np.eye(2)).pdf(one)
-            for other, w in zip(mu, sd, strict=True)
-        ]
-        trace = -np.trace(np.linalg.inv(COV))
-        expected += log_joint(one) + 0.5 * width**2 * trace - np.log(np.mean(q))
-    params = npv.jnp.asarray(np.column_stack([mu, np.log(sd)]))
-    value = npv.jax.jit(npv._elbo, static_argnums=1)(params, log_joint)
-    np.testing.assert_allclose(value, expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("waste_free", [True, False])
-@pytest.mark.parametrize("method", ["ibis", "tempered"])
-def test_particles_smc_on_a_gaussian(method, waste_free):
-    # 3000 particles: 1 / sqrt(3000) = 0.02 sd, some twice that where chains are kept whole.
-    pytest.importorskip("particles")
-    from examples.benchmarks.peers import particles_smc
-
-    state = np.random.get_state()[1].copy()
-    found, mean, cov = last(
-        getattr(particles_smc, method)(
-            GAUSSIAN, X, None, n_particles=3000, seed=0, batch_size=7, waste_free=waste_free
-        )
-    )
-    assert_near(mean, cov, 0.1)
-    assert found.rows >= len(X) and len(found.particles) == 3000
-    np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
 @pytest.mark.slow
@@ -394,31 +244,3 @@ def test_tied_gibbs_on_a_grid():
     sd = np.sqrt(np.diag(exact_cov))
     np.testing.assert_allclose((mean - exact) / sd, 0.0, atol=0.08)
     np.testing.assert_allclose((cov - exact_cov) / np.outer(sd, sd), 0.0, atol=0.08)
-
-
-@pytest.mark.slow  # NumPyro takes ten seconds to compile
-@pytest.mark.parametrize("family", ["full", "diagonal"])
-def test_svi_on_a_gaussian(family):
-    # The diagonal family's optimum has the conditional variances. Adam's steps end at 1e-4.
-    module = pytest.importorskip("examples.benchmarks.peers.svi", exc_type=ImportError)
-    found, mean, cov = last(
-        module.svi(
-            GAUSSIAN, ALIKE, None, n_particles=100, seed=0, batch_size=10, passes=2500,
-            learning_rate=0.3, decay=1.0, family=family,
-        )
-    )  # fmt: skip
-    exact = COV if family == "full" else np.diag(1.0 / np.diag(np.linalg.inv(COV)))
-    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.05)
-    np.testing.assert_allclose(cov, exact, atol=0.1 * exact.max())
-    density = multivariate_normal(mean, cov).logpdf(X[:5])
-    np.testing.assert_allclose(found.log_density(X[:5]), density, rtol=1e-8)
-
-
-@pytest.mark.slow  # likewise
-def test_prior_nuts_on_a_gaussian():
-    # 4000 draws, nearly independent: 0.02 sd.
-    module = pytest.importorskip("examples.benchmarks.peers.prior_nuts", exc_type=ImportError)
-    _, mean, cov = last(
-        module.prior_nuts(GAUSSIAN, X, None, n_particles=4000, seed=0, n_steps=1000, n_warmup=100)
-    )
-    assert_near(mean, cov, 0.1)

@@ -10,8 +10,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from examples.benchmarks.harness import datasets
 from examples.benchmarks.peers import gp_one_pass_smc, mirror_gp, subset_gp
-from skpmd.engine.model import Batch
-from skpmd.sparse_gp import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._model import SparseGP
@@ -74,24 +72,6 @@ def assert_close(found, expected):
         np.testing.assert_allclose(one, other, atol=TOLERANCE)
 
 
-def test_subset_of_all_rows_is_the_exact_process_with_its_kernel():
-    X, y, Xs = rows()
-    cpu, learnt, used, process = last(
-        subset_gp.subset_gp(X, y, KERNEL, sizes={30: (30,), 60: (60,)}, seed=0)
-    )
-    whole = GaussianProcessRegressor(KERNEL).fit(X, y)
-    assert (learnt, used) == (60, 60) and cpu > 0.0
-    # Searches from two starts end where L-BFGS sees no gain: 2e-6 nats of the evidence.
-    gap = whole.log_marginal_likelihood_value_
-    gap -= whole.log_marginal_likelihood(process.kernel.theta)
-    assert abs(gap) < 1e-4
-    # With all rows as inducing inputs nothing is approximated.
-    assert_close(moments(process, Xs), exact(process.kernel, X, y, X, Xs, "dtc")[:2])
-    same = GaussianProcessRegressor(process.kernel, optimizer=None).fit(X, y)
-    mean, sd = same.predict(Xs, return_std=True)
-    assert_close((*moments(process, Xs), process.predict(Xs)), (mean, sd**2, mean))
-
-
 def test_subset_predicts_from_the_rows_it_names_and_no_others():
     X, y, Xs = rows()
     found = list(subset_gp.subset_gp(X, y, KERNEL, sizes={20: (20, 40)}, seed=3))
@@ -127,49 +107,6 @@ def test_smc_weighs_particles_by_their_evidences():
     assert_close(moments(particles, Xs), (mean, second - mean**2))
 
 
-@pytest.mark.slow
-def test_smc_moves_keep_mean_covariance_and_what_is_known():
-    rng = np.random.default_rng(0)
-    X, y, Xs = rows(30)
-    m, width = 400, 0.8
-    particles = cloud_of(X[:3], *(KERNEL.theta + 0.1 * rng.standard_normal((m, 3))))
-    particles = particles.after(Batch(X, y[:, None], np.ones(30), 0.0 * y))
-    theta, weights = np.array([one.theta for one in particles.particles]), particles.weights
-    moved = particles.rejuvenated(width, rng)
-    after = np.array([one.theta for one in moved.particles])
-    mean = weights @ theta
-    spread = (weights[:, None] * (theta - mean)).T @ (theta - mean)
-    sd = np.sqrt(np.diag(spread))
-    # m draws: four standard errors of means, and of variances (which are wider by sqrt(2)).
-    assert (np.abs(after.mean(axis=0) - mean) < 4.0 * sd / np.sqrt(m)).all()
-    assert (np.abs(after.var(axis=0) / sd**2 - 1.0) < 4.0 * np.sqrt(2.0 / m)).all()
-    assert not moved.log_weights.any() and len(np.unique(after, axis=0)) == m
-    # Those that stay where they are stay as they are.
-    for one in particles.rejuvenated(1e-9, rng).particles[::40]:
-        parent = particles.particles[np.abs(theta - one.theta).sum(axis=1).argmin()]
-        assert_close(one.predict(Xs), parent.predict(Xs))
-
-
-def test_smc_resamples_where_few_particles_are_effective():
-    X, y, _ = rows()
-    good, bad = KERNEL.theta, KERNEL.theta + [0.0, 0.0, 4.0]
-    _, _, particles = stream(X, y, cloud_of(X[:9], good, bad, bad, bad), bandwidth=0.1)
-    assert all(abs(one.theta[2] - good[2]) < 1.0 for one in particles.particles)
-
-
-def test_smc_starts_from_what_its_subset_teaches():
-    X, y, Xs = rows(200)
-    estimator = SparseGPRegressorPMD(
-        KERNEL, n_inducing=20, n_particles=3, normalize_y=False, jitter=1e-12, random_state=0
-    )
-    particles = gp_one_pass_smc.subset_start(estimator, X, y, np.random.default_rng(0))
-    assert len(particles.particles) == 3
-    for one in particles.particles:
-        kernel = KERNEL.clone_with_theta(one.theta)
-        mean, variance, _ = exact(kernel, X, y, one.model.inducing, Xs, "fitc")
-        assert_close(one.predict(Xs), (mean, np.sqrt(variance)))
-
-
 def paper_steps(X, y, **params):
     kernel = ConstantKernel(1.5, "fixed") * RBF(1.2, "fixed") + WhiteKernel()
     options = {"n_inducing": 9, "noises": (NOISE,), "passes": 1, "seed": 0, **params}
@@ -182,26 +119,6 @@ def test_mirror_step_of_size_one_on_all_rows_is_the_posterior():
     Z = particles.particles[0].model.inducing
     assert seen == 60 and setting == (1.0, 0.0, NOISE)
     assert_close(moments(particles, Xs), exact(KERNEL, X, y, Z, Xs, "dtc")[:2])
-
-
-def test_mirror_steps_average_batches_by_their_sizes():
-    """Two steps: 1 - gamma of what was, gamma of a batch that stands for all rows."""
-    X, y, Xs = rows()
-    found = paper_steps(X, y, steps=((0.8, 1.0),), batch_size=30, noises=(1.0, NOISE))
-    gamma = 0.8 / 2.0, 0.8 / (1.0 + np.sqrt(2.0))
-    order = np.random.default_rng(0)
-    order.choice(60, 9, replace=False)
-    order = order.permutation(60)
-    weight = np.empty(60)
-    weight[order[:30]], weight[order[30:]] = 2.0 * gamma[0] * (1.0 - gamma[1]), 2.0 * gamma[1]
-    for _, _, (_, _, noise), particles in found:
-        Z = particles.particles[0].model.inducing
-        V = np.linalg.solve(np.linalg.cholesky(KERNEL.k1(Z)), KERNEL.k1(Z, X))
-        precision = np.eye(9) + (V * weight / noise) @ V.T
-        mean = KERNEL.k1(Xs, Z) @ np.linalg.solve(
-            np.linalg.cholesky(KERNEL.k1(Z)).T, np.linalg.solve(precision, V @ (weight * y) / noise)
-        )
-        np.testing.assert_allclose(moments(particles, Xs)[0], mean, atol=1e-5)  # jitter of 1e-8
 
 
 def test_songs_are_split_as_published(tmp_path, monkeypatch):

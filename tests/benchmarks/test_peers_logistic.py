@@ -84,17 +84,7 @@ def test_batches_ask_on_average_for_what_all_rows_ask_for():
 
 
 @pytest.mark.slow
-def test_stochastic_steps_end_where_whole_passes_do():
-    X, y = table()
-    mean, cov = last(X, y, batch_size=6, passes=2000, rho=lambda t: (10.0 + t) ** -0.8)
-    fixed_mean, fixed_cov = whole(X, y)
-    # The last step averages over 1600 or so before it, of batches that differ by about 1 sd.
-    np.testing.assert_allclose(mean, fixed_mean, atol=0.05 * np.sqrt(fixed_cov[0, 0]))
-    np.testing.assert_allclose(cov, fixed_cov, rtol=0.05)
-
-
-@pytest.mark.slow_for("0.0")
-@pytest.mark.parametrize("c", [0.0, 0.7, 5.0])
+@pytest.mark.parametrize("c", [0.0, 0.7])
 def test_polya_gamma_moments(c):
     rng = np.random.default_rng(2)
     draws = np.array([polya_gamma.polya_gamma(c, rng) for _ in range(20_000)])
@@ -106,12 +96,13 @@ def test_polya_gamma_moments(c):
     assert draws.var() == pytest.approx(variance, rel=0.1)  # excess kurtosis up to 3: 3.5 sd
 
 
-@pytest.mark.slow_but("start1")
-@pytest.mark.parametrize("start", [None, np.array([3.0, -2.0])])
-def test_gibbs_sampler_has_the_posterior_as_its_stationary_law(start):
+@pytest.mark.slow
+def test_gibbs_sampler_has_the_posterior_as_its_stationary_law():
     X, y = table()
     case = SimpleNamespace(X=X, y=y)
-    draws, _ = next(polya_gamma.normal_chains(case, 3000, seed=3, n_chains=4, start=start))
+    draws, _ = next(
+        polya_gamma.normal_chains(case, 3000, seed=3, n_chains=4, start=np.array([3.0, -2.0]))
+    )
     draws = draws[:, 50:].reshape(-1, 2)
     _, mean, sd = exact(X, y)
     # Some 4,000 effective draws: 0.016 sd, four of these; of an sd 0.011.

@@ -90,6 +90,7 @@ def test_a_command_line_has_the_options_that_are_not_the_defaults(tmp_path):
     assert studies.command("theory", config).endswith("theory --quick --minutes 1")
 
 
+@pytest.mark.slow  # three seconds
 def test_every_committed_result_says_where_it_comes_from():
     paths = [p for p in studies.RESULTS.glob("*.json") if not p.stem.endswith("-quick")]
     if not paths:

@@ -4,16 +4,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
 pytest.importorskip("examples.benchmarks.peers", reason="examples are not installed")
 
-from examples.benchmarks.paper import ablation, ablation_problems
+from examples.benchmarks.paper import ablation
 from examples.benchmarks.paper import theory_densities as densities
 from examples.benchmarks.paper import theory_integrals as integrals
 from examples.benchmarks.paper import theory_mirror as mirror
 from examples.benchmarks.paper import theory_switch as switch
-from examples.benchmarks.paper.theory import gates, slopes
+from examples.benchmarks.paper.theory import slopes
 from examples.benchmarks.paper.theory_slopes import fitted
 from skpmd.engine import kde
 
@@ -47,11 +47,6 @@ def test_divergence_is_that_of_both_densities_given_omega():
     assert problem.divergence(growth, 3, 0) == pytest.approx(kl, rel=0.15)
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-def test_the_theorems_own_growth_gives_one_over_t(d):
-    assert densities.divergence_exponent(d, 2.0 + d / densities.BETA) == pytest.approx(1.0)
-
-
 def test_exponents_of_slower_growths():
     assert densities.divergence_exponent(1, 2.0) == pytest.approx(1 / 3)  # s = 2/3: 2 s - 1
     assert densities.divergence_exponent(4, 4.0) == pytest.approx(1 / 3)
@@ -66,45 +61,6 @@ def test_slopes_of_exact_powers():
         rows += [{**costs, "m": m, "cpu_s": m**1.5, "peak_mb": 3.0 * m} for m in sizes]
     found = [row["slope"] for row in slopes(rows)]
     assert found == pytest.approx([1.5, 1.0, 1.5, 1.0])
-
-
-def test_how_far_a_slope_is_from_wrong_exponents():
-    rng = np.random.default_rng(0)
-    samples = [size**-0.6 * (1.0 + 0.1 * rng.standard_normal(50)) for size in (10, 100)]
-    row = fitted("", [10, 100], samples, -0.5, "equal")
-    gap = np.array([row["from_half"], row["from_double"]]) * row["standard_error"]
-    assert gap == pytest.approx([-row["slope"] - 0.25, 1.0 + row["slope"]])
-    assert fitted("", [10, 100], samples, 0.0, "equal")["from_half"] is None
-
-
-def test_standard_error_of_a_slope_from_other_numbers_of_repetitions():
-    # Against the spread of 2000 slopes, as below.
-    rng, sizes, counts, found = (
-        np.random.default_rng(0),
-        np.array([10.0, 30.0, 100.0]),
-        (40, 20, 10),
-        [],
-    )
-    for _ in range(2000):
-        samples = [
-            size**-0.5 * (1.0 + 0.3 * rng.standard_normal(count))
-            for size, count in zip(sizes, counts, strict=True)
-        ]
-        found.append(fitted("", sizes, samples, 0, ""))
-    spread = np.std([row["slope"] for row in found])
-    assert np.mean([row["standard_error"] for row in found]) == pytest.approx(spread, rel=0.1)
-
-
-def test_standard_error_of_a_slope_through_single_values():
-    # Student's estimate of the residuals' spread; the mean of its square is exact.
-    rng, sizes = np.random.default_rng(0), np.geomspace(10, 1000, 5)
-    found = [
-        fitted("", sizes, sizes**-0.5 * np.exp(0.1 * rng.standard_normal(5)), 0, "")
-        for _ in range(2000)
-    ]
-    spread = np.std([row["slope"] for row in found])
-    error = np.sqrt(np.mean([row["standard_error"] ** 2 for row in found]))
-    assert error == pytest.approx(spread, rel=0.1)
 
 
 def test_exact_prox_mappings_end_at_the_posterior_and_keep_the_recurrence():
@@ -148,25 +104,6 @@ def test_standard_error_of_a_slope():
     rows = [fitted("", sizes, sizes[:, None] ** -0.5 * one, 0, "") for one in noise * common]
     spread = np.std([row["slope"] for row in rows])
     assert np.mean([row["standard_error"] for row in rows]) == pytest.approx(spread, rel=0.1)
-
-
-def test_a_curve_with_a_hole_has_no_slope():
-    row = fitted("", [1, 2], [[1.0, np.inf], [1.0, 1.0]], -0.5, "at most")
-    assert np.isnan(row["slope"])
-    assert not any(gate.met for gate in gates([row]))
-
-
-def test_regression_posterior_is_the_normal_that_it_says():
-    case = ablation_problems.Regression(0, d=3)
-    theta = case.mean + case.sd * np.random.default_rng(1).standard_normal((20_000, 3))
-    log_joint = case.log_likelihood(theta, case.X, case.y) + case.log_prior(theta)
-    log_joint -= multivariate_normal(case.mean, np.diag(case.sd**2)).logpdf(theta)
-    w = np.exp(log_joint - log_joint.max())
-    w /= w.sum()
-    mean = w @ theta
-    # Importance sampling from 20,000 draws; the correlation leaves a few thousand effective.
-    np.testing.assert_allclose(mean, case.mean, atol=0.1 * case.sd.min())
-    np.testing.assert_allclose(np.sqrt(w @ (theta - mean) ** 2), case.sd, rtol=0.1)
 
 
 def table(**errors):

@@ -68,7 +68,7 @@ DEFECTS = [
     ),
     Defect(
         "a Sobol sequence is not scrambled",
-        "engine/quasi_random.py",
+        "engine/importance.py",
         "Sobol(known, bits=_BITS, rng=rng)",
         "Sobol(known, bits=_BITS, scramble=False)",
         "engine/test_quasi_random.py",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 from skpmd.engine import kde
 from skpmd.engine.particles import effective_sample_size, moments
@@ -52,16 +52,6 @@ def test_median_rule(factor):
     assert estimate.bandwidth == pytest.approx(factor * 0.1 * np.median(pdist(white)), rel=1e-9)
 
 
-def test_median_rule_of_many_weighted_particles():
-    # Distances of two N(0, I) points in 3 dimensions are sqrt(2) times a chi variable with three
-    # degrees of freedom, median 2.175; weights that are importance ratios to another normal change
-    # nothing. 500 points make the median good to about 2 %.
-    theta = 1.3 * np.random.default_rng(0).standard_normal((4000, 3))
-    log_ratio = norm.logpdf(theta).sum(axis=1) - norm.logpdf(theta, scale=1.3).sum(axis=1)
-    estimate = kde.fit(theta, log_ratio, bandwidth="median")
-    assert estimate.bandwidth == pytest.approx(0.2175, rel=0.06)
-
-
 # ----------------------------------------------------------------------------- leave-one-out
 def leave_one_out_score(theta, log_ratio, covariance, shrinkage):
     """sum_i w_i log sum_{j != i} w_j / (1 - w_i) N(x_i; c_j, H), whitened, by brute force."""
@@ -86,15 +76,10 @@ def whitened_kernel(estimate, theta, log_ratio):
     return root @ root.T
 
 
-@pytest.mark.slow_but("skewed-True", "spread weights-True")
-@pytest.mark.parametrize("shrinkage", [True, False])
-@pytest.mark.parametrize("particles", ["skewed", "two modes", "spread weights"])
-def test_chosen_kernel_scores_at_least_as_well_as_any_round_one(particles, shrinkage):
+@pytest.mark.parametrize("spread, shrinkage", [(1.0, False), (2.0, True)])
+def test_chosen_kernel_scores_at_least_as_well_as_any_round_one(spread, shrinkage):
     theta, log_ratio = skewed_particles(150, 2)
-    if particles == "two modes":
-        theta, log_ratio = two_modes(150)[0], np.zeros(150)
-    elif particles == "spread weights":
-        log_ratio = 2.0 * log_ratio
+    log_ratio = spread * log_ratio
     estimate = kde.fit(theta, log_ratio, bandwidth="loo", shrinkage=shrinkage)
     chosen = whitened_kernel(estimate, theta, log_ratio)
     best = leave_one_out_score(theta, log_ratio, chosen, shrinkage)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from scipy.stats import genpareto, norm
+from scipy.stats import genpareto
 
 from skpmd.engine import diagnostics
 from skpmd.engine.diagnostics import (
@@ -21,25 +21,8 @@ def pareto_log_weights(k, m, seed):
     return k * np.random.default_rng(seed).standard_exponential(m)
 
 
-def gaussian_log_weights(m, scale, rng, log_z=0.0, shift=0.0):
-    """Log ratio of Z * N(shift, 1) to N(0, scale^2) at m draws of the latter."""
-    theta = scale * rng.standard_normal(m)
-    return log_z + norm.logpdf(theta, shift) - norm.logpdf(theta, scale=scale)
-
-
-@pytest.mark.parametrize("k", [0.2, 0.5, 0.8, 1.1])
-def test_k_hat_recovers_the_shape_of_pareto_weights(k):
-    # 424 of 20000 weights are fitted. The estimate has standard error (1 + k) / sqrt(424), the
-    # mean over 40 seeds a sixth of it, and the prior moves it to (424 k + 5) / 434. Tolerance: 4.5
-    # standard errors of the mean.
-    found = [pareto_k(pareto_log_weights(k, 20_000, seed)) for seed in range(40)]
-    tolerance = 4.5 * (1 + k) / np.sqrt(424 * 40)
-    assert abs(np.mean(found) - (424 * k + 5) / 434) < tolerance
-    assert np.std(found) < 1.5 * (1 + k) / np.sqrt(424)
-
-
-@pytest.mark.parametrize("m", [25, 60, 224, 226, 1000, 5000])
-@pytest.mark.parametrize("k", [-0.5, 0.2, 0.7, 1.1])
+@pytest.mark.parametrize("m", [25, 224, 1000])
+@pytest.mark.parametrize("k", [-0.5, 0.7])
 def test_k_hat_equals_that_of_arviz(m, k):
     # arviz-stats has the same estimator and the same prior. Of the largest weights it takes
     # floor(3 sqrt(m)) above 225 draws and floor(m / 5) up to there; ours is the minimum of the
@@ -50,7 +33,7 @@ def test_k_hat_equals_that_of_arviz(m, k):
     assert pareto_k(log_ratio) == pytest.approx(float(expected), rel=1e-9, abs=1e-10)
 
 
-@pytest.mark.parametrize("constant", [-1e4, -3.0, 800.0, 1e5])
+@pytest.mark.parametrize("constant", [-1e4, 1e5])
 def test_k_hat_ignores_a_constant(constant):
     # Adding 1e5 rounds each log weight by up to 1e-11; the smallest of the excesses may be of the
     # order of 1e-4 of the largest.
@@ -64,11 +47,6 @@ def test_k_hat_of_few_particles_is_unknown():
     few_alive = np.append(pareto_log_weights(0.5, 24, 0), np.full(1000, -np.inf))
     assert np.isnan(pareto_k(few_alive))
     assert np.isnan(pareto_k(np.full(100, -np.inf)))
-
-
-def test_k_hat_counts_particles_with_a_weight_only():
-    log_ratio = pareto_log_weights(0.5, 300, 0)
-    assert pareto_k(np.append(log_ratio, np.full(700, -np.inf))) == pareto_k(log_ratio)
 
 
 @pytest.mark.parametrize(
@@ -118,19 +96,6 @@ def test_evidence_without_a_particle_in_the_support():
 def test_dead_particles_count_in_the_evidence():
     value, _ = log_evidence(np.array([0.0, 0.0, -np.inf, -np.inf]))
     assert value == pytest.approx(np.log(0.5))
-
-
-def test_evidence_is_unbiased_and_its_error_is_right():
-    # Z = e^-7. Over 2000 seeds the mean of exp(estimate) has the standard error that its own
-    # spread says: 4.5 of these. The spread of log estimates (relative standard error 1 / sqrt(4000)
-    # = 0.016) against the mean reported error: 4.5 of these and 1 % for the delta method.
-    rng = np.random.default_rng(0)
-    found = np.array(
-        [log_evidence(gaussian_log_weights(400, 1.3, rng, -7.0, 0.5)) for _ in range(2000)]
-    )
-    z = np.exp(found[:, 0] + 7.0)
-    assert abs(z.mean() - 1.0) < 4.5 * z.std() / np.sqrt(len(z))
-    assert found[:, 0].std() == pytest.approx(found[:, 1].mean(), rel=4.5 * 0.016 + 0.01)
 
 
 def test_error_of_groups_is_that_of_their_means():
@@ -189,9 +154,6 @@ CHAINS = {
     "scales disagree": independent((4, 100, 3), 5) * np.array([1.0, 1.0, 1.0, 4.0])[:, None, None],
     "a drift": autoregression(0.0, 8, 400) + np.linspace(-2, 2, 400)[:, None],
     "equal draws": np.round(2.0 * independent((4, 100, 5), 6)),
-    "rejected proposals": np.repeat(independent((4, 50, 5), 7), 3, axis=1),
-    "two values": (independent((4, 100, 3), 8) > [0.0, 1.0, 2.0]).astype(float),
-    "long chains": autoregression(0.3, 2, 5000, 9),
     "few draws": independent((2, 4, 20), 10),
     "some draws": independent((4, 14, 20), 11),
     "far from zero": 1e6 + independent((4, 100, 3), 13),

@@ -55,14 +55,6 @@ def test_a_hole_is_no_edge():
     assert np.isinf([lower, upper]).all()
 
 
-def test_discrete_coordinates_have_no_edges():
-    def log_prior(theta):
-        return np.where(np.isin(theta[:, 0], [0.0, 1.0]), np.log(0.5), -np.inf)
-
-    draws = np.random.default_rng(0).integers(0, 2, (500, 1)).astype(float)
-    assert np.isinf(edges(log_prior, draws)).all()
-
-
 @pytest.mark.parametrize("sd", [3.0, 20.0])
 def test_no_draw_is_on_the_other_side_of_an_edge(sd):
     """Of a log-normal prior, draws of which come as close to zero as numbers do."""

@@ -5,7 +5,17 @@ import pytest
 from scipy.special import expit, log_expit
 
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
-from skpmd.proposals.hmc import N_CHAINS, _diagnose, hamiltonian
+from skpmd.engine.variational import Gaussian
+from skpmd.proposals import hmc
+from skpmd.proposals.hmc import N_CHAINS, _diagnose
+
+
+def hamiltonian(gradient, start, mean, chol, rng, *, target_ess, max_iter=hmc.MAX_ITER, **more):
+    """Chains that follow a gradient and whatever else a `Target` has."""
+    return hmc.hamiltonian(
+        hmc.Target(gradient, **more), start, Gaussian(mean, chol), rng,
+        target_ess=target_ess, max_iter=max_iter,
+    )  # fmt: skip
 
 
 def normal_target(mean, cov):
@@ -25,7 +35,7 @@ def correlated(d, seed=0):
     return rng.normal(0, 3, d), factor @ factor.T
 
 
-@pytest.mark.parametrize("d", [1, 5, 40])
+@pytest.mark.parametrize("d", [1, 40])
 @pytest.mark.parametrize("known", [True, False])
 def test_moments_of_a_normal(d, known):
     # The whitening is the target's own, or the identity: the warm-up has to find it. Errors of the
@@ -83,23 +93,6 @@ def test_chains_that_cannot_meet_are_not_certified_and_end_at_the_first_look():
     )
     assert chains.draws.shape == (N_CHAINS, 50, 2)
     assert chains.r_hat > 1.4  # At 50 of 100 iterations there is no hope from here on.
-
-
-@pytest.mark.slow
-def test_impossible_positions_are_refused():
-    # A density on the positive axis only, exp(-theta), with -inf or nan beyond it.
-    for outside in (-np.inf, np.nan):
-
-        def log_joint_gradient(theta, outside=outside):
-            return np.where(theta[:, 0] > 0, -theta[:, 0], outside), -np.ones_like(theta)
-
-        rng = np.random.default_rng(0)
-        start = rng.exponential(size=(N_CHAINS, 1))
-        *_, chains = hamiltonian(
-            log_joint_gradient, start, np.ones(1), np.eye(1), rng, target_ess=1000, max_iter=2000
-        )
-        assert (chains.draws > 0).all()
-        assert abs(chains.draws.mean() - 1) < 4.5 / np.sqrt(chains.ess)
 
 
 def test_jumps_join_modes_that_trajectories_do_not():

@@ -37,15 +37,9 @@ def grid_1d(estimate, n=4001):
     return np.linspace(low - margin, high + margin, n)
 
 
-def grid_2d(low, high, n):
-    axes = [np.linspace(a, b, n) for a, b in zip(low, high, strict=True)]
-    cell = np.prod([axis[1] - axis[0] for axis in axes])
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2), cell
-
-
 # ----------------------------------------------------------------------------- moments
 @every_kernel
-@pytest.mark.parametrize("bandwidth", [0.01, 0.3, 0.8, 1.0, *BANDWIDTH_RULES])
+@pytest.mark.parametrize("bandwidth", [0.01, 0.8, *BANDWIDTH_RULES])
 @pytest.mark.parametrize("d", [1, 3])
 def test_shrinkage_keeps_mean_and_covariance(kernel, bandwidth, d):
     theta, log_ratio = skewed_particles(150, d)
@@ -56,32 +50,10 @@ def test_shrinkage_keeps_mean_and_covariance(kernel, bandwidth, d):
     np.testing.assert_allclose(found_cov, cov, rtol=1e-9, atol=1e-9 * np.abs(cov).max())
 
 
-@every_kernel
-@pytest.mark.parametrize("bandwidth", [0.01, 0.3, 1.0, 1.7, *BANDWIDTH_RULES])
-def test_without_shrinkage_the_estimate_is_wider_by_the_kernel(kernel, bandwidth):
-    theta, log_ratio = skewed_particles(150, 3)
-    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=False)
-    mean, cov = moments(theta, log_ratio)
-    found_mean, found_cov = total_moments(estimate)
-    np.testing.assert_allclose(centres_of(estimate), theta, rtol=1e-9)
-    np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
-    np.testing.assert_allclose(found_cov, cov + kernel_covariance(estimate), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("bandwidth", [0.05, 0.6, 1.0])
-@pytest.mark.parametrize("shrinkage", [True, False])
-def test_a_number_is_the_kernels_width_relative_to_the_cloud(bandwidth, shrinkage):
-    theta, log_ratio = skewed_particles(60, 2)
-    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, shrinkage=shrinkage)
-    cov = moments(theta, log_ratio)[1]
-    np.testing.assert_allclose(kernel_covariance(estimate), bandwidth**2 * cov, rtol=1e-10)
-    assert estimate.bandwidth == pytest.approx(bandwidth, rel=1e-12)
-
-
 # ----------------------------------------------------------------------------- density
 @every_kernel
 @pytest.mark.parametrize("shrinkage", [True, False])
-@pytest.mark.parametrize("bandwidth", [0.1, 0.5, 1.0, "loo"])
+@pytest.mark.parametrize("bandwidth", [0.1, "loo"])
 def test_density_integrates_to_one_on_a_line(kernel, bandwidth, shrinkage):
     # The trapezoid rule on 20001 points; a compact kernel has kinks, hence 1e-5 and not rounding.
     theta, log_ratio = skewed_particles(40, 1)
@@ -96,8 +68,8 @@ def test_density_integrates_to_one_on_a_line(kernel, bandwidth, shrinkage):
     assert variance == pytest.approx(expected_cov[0, 0], rel=1e-4)
 
 
-@pytest.mark.parametrize("bandwidth", [0.1, 0.6, 1.0, "loo"])
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("bandwidth", [0.1, "loo"])
+@pytest.mark.parametrize("d", [1, 5])
 def test_gaussian_kernels_equal_a_double_loop(bandwidth, d):
     theta, log_ratio = skewed_particles(40, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth)
@@ -133,16 +105,6 @@ def test_compact_kernels_equal_a_double_loop(d):
     np.testing.assert_allclose(kde.log_density(estimate, points), np.log(expected), atol=1e-8)
 
 
-@pytest.mark.parametrize("shrinkage", [True, False])
-def test_a_compact_kernel_has_no_density_outside_its_support(shrinkage):
-    theta, log_ratio = skewed_particles(50, 2)
-    estimate = kde.fit(theta, log_ratio, bandwidth=0.3, kernel="epanechnikov", shrinkage=shrinkage)
-    far = estimate.mean + 1e3 * np.eye(2)
-    np.testing.assert_array_equal(kde.log_density(estimate, far), [-np.inf, -np.inf])
-    draws, _ = kde.sample(estimate, 5000, "systematic", np.random.default_rng(0))
-    assert np.isfinite(kde.log_density(estimate, draws)).all()
-
-
 @pytest.mark.parametrize("d", [1, 4])
 def test_the_widest_kernel_is_one_gaussian(d):
     theta, log_ratio = skewed_particles(80, d)
@@ -163,7 +125,7 @@ def test_long_tables_are_evaluated_in_pieces():
 
 # ----------------------------------------------------------------------------- draws
 @every_kernel
-@pytest.mark.parametrize("bandwidth", [0.15, 0.6, 1.0])
+@pytest.mark.parametrize("bandwidth", [0.15, 1.0])
 def test_draws_follow_the_density(kernel, bandwidth):
     # Kolmogorov-Smirnov on independent draws against the integrated density; p > 0.001.
     theta, log_ratio = skewed_particles(40, 1)
@@ -172,36 +134,6 @@ def test_draws_follow_the_density(kernel, bandwidth):
     grid = grid_1d(estimate, 20_001)
     cdf = np.cumsum(np.exp(kde.log_density(estimate, grid[:, None]))) * (grid[1] - grid[0])
     assert kstest(draws[:, 0], lambda x: np.interp(x, grid, cdf)).pvalue > 1e-3
-
-
-@every_kernel
-def test_entropy_of_draws_is_that_of_the_density(kernel):
-    # E[log q] by draws and by the grid; 4.5 standard errors of the former and 1e-3 of the latter.
-    theta, log_ratio = skewed_particles(40, 2)
-    estimate = kde.fit(theta, log_ratio, bandwidth=0.6, kernel=kernel)
-    draws, _ = kde.sample(estimate, 40_000, "multinomial", np.random.default_rng(0))
-    values = kde.log_density(estimate, draws)
-    mean, cov = total_moments(estimate)
-    reach = np.abs(draws - mean).max(axis=0) * 1.2
-    points, cell = grid_2d(mean - reach, mean + reach, 301)
-    density = kde.log_density(estimate, points)
-    q = np.exp(density)
-    expected = (q * np.where(q > 0, density, 0.0)).sum() * cell
-    assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(len(values)) + 1e-3
-
-
-@pytest.mark.parametrize("d", [1, 3, 20])
-def test_compact_noise_is_uniform_in_direction_and_right_in_radius(d):
-    # With density proportional to 1 - s on s = radius^2 / R^2 in d dimensions, s ~ Beta(d/2, 2).
-    theta, log_ratio = skewed_particles(60, d)
-    estimate = kde.fit(theta, log_ratio, bandwidth=1.0, kernel="epanechnikov")
-    draws, _ = kde.sample(estimate, 20_000, "systematic", np.random.default_rng(0))
-    noise = np.linalg.solve(estimate.factor, (draws - estimate.mean).T).T
-    share = (noise**2).sum(axis=1) / (d + 4)
-    assert kstest(share, "beta", args=(d / 2, 2.0)).pvalue > 1e-3
-    assert kstest(np.sign(noise[:, 0]) * noise[:, 0] ** 2, "norm").pvalue < 1e-3  # not normal
-    # Whitened covariance I within 4.5 standard errors, each at most sqrt(2 / 20000) = 0.01.
-    assert np.abs(np.cov(noise.T).reshape(d, d) - np.eye(d)).max() < 0.045
 
 
 def test_ancestors_are_the_centres_of_the_draws():
@@ -232,7 +164,7 @@ def test_dead_particles_are_ignored(bandwidth):
 
 @every_kernel
 @pytest.mark.parametrize("shrinkage", [True, False])
-@pytest.mark.parametrize("bandwidth", [0.2, 0.7, 1.0])
+@pytest.mark.parametrize("bandwidth", [0.2, 1.0])
 def test_a_weight_is_as_many_copies(kernel, shrinkage, bandwidth):
     theta, _ = skewed_particles(30, 2)
     copies = np.random.default_rng(0).integers(1, 5, 30)
@@ -245,24 +177,10 @@ def test_a_weight_is_as_many_copies(kernel, shrinkage, bandwidth):
     )
 
 
-def test_the_estimate_follows_an_affine_map():
-    # log q moves by minus the log determinant of the map.
-    theta, log_ratio = skewed_particles(60, 2)
-    A, shift = np.array([[2.0, 0.5], [-1.0, 30.0]]), np.array([1e3, -2.0])
-    for bandwidth in (0.4, "scott", "median"):
-        first = kde.fit(theta, log_ratio, bandwidth=bandwidth)
-        second = kde.fit(theta @ A.T + shift, log_ratio, bandwidth=bandwidth)
-        np.testing.assert_allclose(
-            kde.log_density(second, theta @ A.T + shift),
-            kde.log_density(first, theta) - np.log(np.linalg.det(A)),
-            atol=1e-6,
-        )
-
-
 # ----------------------------------------------------------------------------- odd clouds
 @every_kernel
 @pytest.mark.parametrize("bandwidth", [0.5, *BANDWIDTH_RULES])
-@pytest.mark.parametrize("m", [2, 3, 5])
+@pytest.mark.parametrize("m", [2, 5])
 def test_fewer_particles_than_dimensions(kernel, bandwidth, m):
     theta = np.random.default_rng(0).normal(3.0, 2.0, (m, 5))
     estimate = kde.fit(theta, np.zeros(m), bandwidth=bandwidth, kernel=kernel)

@@ -6,9 +6,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
 from skpmd._rows.rows import Rows
-from skpmd.engine import mirror, rejuvenation_error
+from skpmd.engine import rejuvenation_error
 from skpmd.engine.loop import FullBatch, Options, Outcome, drive, full_batch_iterations, run
-from skpmd.engine.mirror import Settings, step
+from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Model
 from skpmd.engine.particles import Particles, draw_prior
 from tests.tools.exact_models import NORMAL_MEAN, NormalMean
@@ -128,17 +128,6 @@ def test_passes_end_when_the_caller_says_so():
     assert calls == [(0, None), (1, 0)] and len(found.infos) == 6
 
 
-def test_step_sizes_of_the_caller_are_taken():
-    options = Options(max_iter=1, reweight=False)
-    rows = Rows(np.zeros((30, 1)), None, None, 10)
-    model, rng = NormalMean(), np.random.default_rng(0)
-    found = run(
-        model, rows, draw_prior(model, 50, rng), options, rng,
-        step_sizes=lambda t, size, seen, m, d: (0.1 * t, seen / 100.0),
-    )  # fmt: skip
-    assert [(info.a, info.b) for info in found.infos] == [(0.1, 0.1), (0.2, 0.2), (0.1 * 3, 0.3)]
-
-
 def test_a_fit_that_ends_reweighted_keeps_no_account_of_errors(monkeypatch):
     def unwanted(*args):
         raise AssertionError("nobody asked for the third cumulants")
@@ -164,13 +153,3 @@ def test_a_stream_goes_on_from_an_averaged_iterate():
         fitted.fit(X[:40])
     fitted.partial_fit(X[40:])
     assert abs(fitted.posterior_.mean()[0] - X.sum() / 61) < 0.3
-
-
-def test_everything_goes_through_the_step(monkeypatch):
-    def broken(*args, **options):
-        raise RuntimeError("no step")
-
-    monkeypatch.setattr(mirror, "step", broken)
-    with pytest.raises(RuntimeError, match="no step"):
-        ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior").fit(np.zeros((5, 1)))
-    assert step is not broken

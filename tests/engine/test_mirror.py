@@ -10,19 +10,9 @@ from skpmd.engine.mirror import Settings, log_likelihood, remainder, step
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, effective_sample_size, moments
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
-from skpmd.engine.reweight import reweighting
 from tests.tools.exact_models import HeavyTailedMean, NoiseScale, NormalMean
 
 NEVER = Settings(rejuvenation="never")
-
-
-def reweight(*own):
-    """The best round of all, and their records, its own last."""
-    rounds = list(reweighting(*own))
-    best = rounds[-1][0]
-    infos = [info for _, info in rounds]
-    infos.sort(key=lambda info: info.ess == effective_sample_size(best.log_ratio))
-    return best, infos
 
 
 def batch_of(x, weight=None):
@@ -246,21 +236,6 @@ def test_no_particle_in_the_support_is_an_error(particles):
             Settings(),
             np.random.default_rng(0),
         )
-
-
-def test_polish_forgets_where_the_steps_were(data):
-    """The certificate and the answer of a polish step hold from a q that is off the posterior."""
-    model, rng = NormalMean(), np.random.default_rng(9)
-    off = draw_prior(model, 2000, rng)
-    particles, infos = reweight(
-        off, model, [batch_of(data[:25]), batch_of(data[25:])], 1.0, Settings(), rng
-    )
-    mean, cov = moments(particles.theta, particles.log_ratio)
-    assert infos[-1].ess > 1000
-    assert abs(mean[0] - data.sum() / 41) < 4 / np.sqrt(1000 * 41)
-    np.testing.assert_allclose(cov[0, 0], 1 / 41, rtol=4 * np.sqrt(2 / 1000))
-    evidence = logsumexp(particles.log_ratio) - np.log(len(particles.theta))
-    assert abs(evidence - exact_log_evidence(data)) < 0.1
 
 
 # ---------------------------------------------------------------- the closed-form block

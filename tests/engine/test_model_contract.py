@@ -62,8 +62,3 @@ def test_a_model_without_a_method_says_so(method):
     arguments = {"log_prior": 1, "statistics": 3}.get(method, 2)
     with pytest.raises(NotImplementedError):
         getattr(Model(), method)(*[None] * arguments)
-
-
-def test_a_plain_model_has_an_empty_block():
-    assert Model().prior_block(np.zeros((7, 2))).shape == (7, 0)
-    assert Model().move_block(None, None, np.zeros((7, 2))).shape == (7, 0)

@@ -31,7 +31,7 @@ def horseshoe(rng, m=M):
     return np.hstack([sds * rng.standard_normal((m, 3)), log_scales])
 
 
-@pytest.mark.parametrize("at", [(-0.5, 0.5), (2.5, -1.0), (-2.0, -2.0)], ids=str)
+@pytest.mark.parametrize("at", [(-0.5, 0.5), (2.5, -1.0)], ids=str)
 def test_nested_scales_are_found(at):
     """Rates have a standard error of 1.1 / sqrt(2,000) = .025; the bound is four of these.
 
@@ -69,12 +69,6 @@ def test_nothing_is_found_where_there_is_no_hierarchy(d):
         np.log(np.cumsum(rng.standard_exponential((M, d)), axis=1)),
     ):
         assert hierarchy(draws) is None
-
-
-def test_numbers_that_overflow_are_no_hierarchy():
-    draws = regions(np.random.default_rng(0))
-    draws[:, :6] *= 1e160
-    hierarchy(draws * 1e140)  # Without an error, whatever it finds.
 
 
 def test_coordinates_come_back_and_volumes_are_determinants():
@@ -127,14 +121,6 @@ def test_a_proposal_in_units_of_scales_is_zero_where_they_have_no_number():
     value = log_density(proposal, theta)
     assert value[0] == -np.inf
     assert np.isfinite(value[1])
-
-
-def test_draws_of_scales_that_overflow_are_far_out():
-    found = hierarchy(horseshoe(np.random.default_rng(0)))
-    proposal = Proposal(np.zeros(7), 1e60 * np.eye(7), 5.0, hierarchy=found)
-    theta = draw(proposal, M, np.random.default_rng(1))
-    assert np.isfinite(theta).all()
-    assert (np.abs(theta) == 1e100).any()
 
 
 class Groups(Model):

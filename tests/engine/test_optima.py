@@ -52,22 +52,6 @@ def test_all_modes_are_found_by_mass():
         assert one.log_mass == pytest.approx(np.log(mass[k]), abs=0.02)
 
 
-def test_a_hessian_of_a_density_in_units_of_any_size():
-    """A gamma density, by its log: mode and curvature are known, and so is the mass it stands for.
-
-    log t has the density t^a e^-(t / s) / (s^a Gamma(a)): mode log(a s), second derivative -a.
-    """
-    shape, scale = 7.0, 1e6
-
-    def log_density(theta):
-        x = theta[:, 0] - np.log(scale)
-        return shape * x - np.exp(x)
-
-    (one,) = found(log_density, 20.0 + np.random.default_rng(0).standard_normal((50, 1)))
-    assert one.gaussian.mean[0] == pytest.approx(np.log(shape * scale), abs=1e-3)
-    assert one.gaussian.chol[0, 0] == pytest.approx(shape**-0.5, rel=1e-3)
-
-
 def test_nothing_is_found_where_there_is_nothing():
     draws = np.random.default_rng(0).standard_normal((50, 2))
     values = np.full(50, -np.inf)
@@ -76,16 +60,6 @@ def test_nothing_is_found_where_there_is_nothing():
         return np.full(len(theta), -np.inf)
 
     assert optima(nothing, draws, values, values, ByDifferences(nothing))[:2] == ([], True)
-
-
-@pytest.mark.slow
-def test_an_edge_of_the_support_ends_no_search_in_an_error():
-    def log_density(theta):
-        inside = ((theta > 0.0) & (theta < 1.0)).all(axis=1)
-        return np.where(inside, -20.0 * theta.sum(axis=1), -np.inf)
-
-    for one in found(log_density, np.random.default_rng(0).random((500, 3))):
-        assert np.isfinite(one.gaussian.chol).all() and log_density(one.gaussian.mean[None]) > -30.0
 
 
 def test_noise_is_not_searched():
@@ -152,18 +126,6 @@ def test_a_normal_has_no_arms():
     values, derivatives = density(draws), ByDifferences(density)
     ones, _, path = optima(density, draws, values, values, derivatives)
     assert len(ones) == len(arms(ones, path, derivatives)) == 1
-
-
-def test_searches_that_find_nothing_beside_impossible_draws():
-    """The density rises for ever towards an edge, and beyond it there is none."""
-    draws = np.random.default_rng(0).standard_normal((100, 1))
-
-    def rising(theta):
-        x = np.maximum(theta[:, 0], 1e-300)
-        return np.where(theta[:, 0] > 0.0, -30.0 * np.log(x), -np.inf)
-
-    values = rising(draws)
-    assert optima(rising, draws, values, values, ByDifferences(rising))[0] == []
 
 
 def mixture_of_labels(power):

@@ -5,8 +5,7 @@ import pytest
 from scipy.special import ndtr, stdtrit
 from scipy.stats import chi2, kstest
 
-from skpmd.engine.importance import Proposal, draw
-from skpmd.engine.quasi_random import chi_squared, student_from_normal, uniforms
+from skpmd.engine.importance import Proposal, chi_squared, draw, student_from_normal, uniforms
 
 SEEDS = 400
 
@@ -19,6 +18,7 @@ def test_each_point_is_uniform_by_itself(place):
         assert kstest(column, "uniform").pvalue > 1e-3
 
 
+@pytest.mark.slow_for("3-22000")
 @pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 1), (5, 2), (1000, 30), (3, 22_000)])
 def test_points_are_inside_their_cube(n, d):
     points = uniforms(n, d, np.random.default_rng(0))

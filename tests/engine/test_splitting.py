@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from skpmd.proposals.hmc import N_CHAINS, _trajectory, _Whitened, hamiltonian
+from skpmd.proposals.hmc import N_CHAINS, Target, _trajectory, _Whitened
 from skpmd.proposals.splitting import FreeFlight, Stiff, StiffFlow
+from tests.engine.test_hmc import hamiltonian
 
 STEEP = 100.0
 
@@ -47,23 +48,6 @@ def test_a_flow_keeps_volumes(flow):
     z, p, _, _ = advanced(flow, moved[:, :3], moved[:, 3:])
     ends = np.concatenate([z, p], axis=1)
     assert np.linalg.det((ends[:6] - ends[6:]) / 2e-6) == pytest.approx(1.0, abs=1e-4)
-
-
-def test_without_axes_the_flow_is_a_rotation():
-    nothing = Stiff(np.empty((3, 0)), lambda a: (np.zeros(len(a)), np.zeros(a.shape)), 1.0)
-    z, p = np.random.default_rng(2).standard_normal((2, 4, 3))
-    end, momentum, _, error = advanced(StiffFlow(nothing), z, p, h=1.1)
-    np.testing.assert_allclose(end, np.cos(1.1) * z + np.sin(1.1) * p, rtol=1e-12)
-    np.testing.assert_allclose(momentum, np.cos(1.1) * p - np.sin(1.1) * z, rtol=1e-12)
-    np.testing.assert_allclose(error, 0.0, atol=1e-12)
-
-
-def test_short_steps_follow_the_edge():
-    # Energy errors are quadratic in the step: a tenth of it leaves a hundredth, or three.
-    flow = StiffFlow(edge(np.array([0.6, 0.0, 0.8])))
-    z, p = np.random.default_rng(3).standard_normal((2, 50, 3))
-    coarse, fine = (np.abs(advanced(flow, z, p, 0.5, s)[3]).max() for s in (2e-2, 2e-3))
-    assert fine < 0.03 * coarse
 
 
 def test_forces_add_up_to_the_gradient():
@@ -122,7 +106,7 @@ def roughly(theta):
 def test_a_trajectory_backwards_returns_to_its_start(stiff, inside):
     # Whatever the gradients inside: but for rounding, which the edge multiplies.
     rng = np.random.default_rng(5)
-    chains = _Whitened(bent, np.full(3, 0.1), 0.8 * np.eye(3), None, stiff, inside)
+    chains = _Whitened(Target(bent, inside, stiff), np.full(3, 0.1), 0.8 * np.eye(3))
     state, momentum = chains.at(rng.standard_normal((20, 3))), rng.standard_normal((20, 3))
     ahead, p, error = _trajectory(chains, state, momentum, 0.1, 0.01, 5)
     back, turned, other = _trajectory(chains, ahead, -p, 0.1, 0.01, 5)
@@ -146,12 +130,3 @@ def test_moments_are_exact_with_a_stiff_part_and_rough_gradients(inside):
         mean, sd = exact_moments(factor)
         assert abs(chains.draws[..., j].mean() - mean) < 4.5 * sd / np.sqrt(chains.ess)
         assert abs(chains.draws[..., j].std() / sd - 1.0) < 0.1
-
-
-def test_a_stiff_part_saves_gradients():
-    # 1.5 and 14 gradients in an iteration over this seed: the slow rest alone sets the step.
-    split, plain = (
-        chains.n_gradients / (chains.draws.shape[1] + 120)
-        for chains in (run(stiff=stiff_edge), run())
-    )
-    assert split < 0.3 * plain

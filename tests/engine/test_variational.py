@@ -109,21 +109,6 @@ def test_the_covariance_is_the_inverse_curvature_at_the_mode():
     assert q.chol[0, 0] == pytest.approx(curvature**-0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("n", [10_000, 1_000_000])
-def test_the_mode_of_very_many_rows_is_found(n):
-    # The mode is then hundreds of posterior sds away from the start. Repeating 1000 rows n / 1000
-    # times is a weight, so this costs nothing.
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((1000, 1))
-    sign = np.where(rng.random(1000) < expit(2.0 * X[:, 0]), 1.0, -1.0)
-    batches = [Batch(X, sign, np.full(1000, n / 1000))]
-    model = LogisticModel(NormalPrior(np.ones(2)), fit_intercept=True)
-    q = laplace(model, batches, np.zeros(2))
-    gradient, precision = model.gaussian_target(q.mean, None, batches)
-    # Distance to the mode in posterior sds; tol is 1e-6 before the last Newton step.
-    assert np.sqrt(gradient @ np.linalg.solve(precision, gradient)) < 1e-5
-
-
 class CountingModel(LogisticModel):
     """Counts passes over the data for values of the likelihood."""
 
@@ -134,14 +119,13 @@ class CountingModel(LogisticModel):
         return super().log_likelihood(theta, batch)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_mode_costs_few_passes_over_the_data(dtype):
+def test_the_mode_costs_few_passes_over_the_data():
     # Log joint densities of single-precision features are rounded to about 1e-7 of a row's, times
     # the root of the number of rows; near the top that hides the rise of a good step, and the
     # search for a shorter one must not go on because of it. Newton needs 4 to 8 steps.
-    for seed in range(20):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
-        X = (rng.standard_normal((20_000, 3)) * rng.uniform(0.1, 3.0)).astype(dtype)
+        X = (rng.standard_normal((20_000, 3)) * rng.uniform(0.1, 3.0)).astype(np.float32)
         uniform = rng.random(20_000)
         logit = rng.uniform(0.1, 3.0) * X[:, 0] + rng.uniform(-2.0, 2.0)
         sign = np.where(uniform < expit(logit), 1.0, -1.0)

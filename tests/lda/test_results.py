@@ -12,7 +12,7 @@ from skpmd import LDATopicModelPMD
 from skpmd.lda._beta_mixtures import mixture_quantiles
 from skpmd.lda._posterior import TopicPosterior
 from skpmd.lda._relabel import arrangement, relabelling
-from skpmd.lda._results import posterior_of
+from skpmd.lda._results import topic_posterior
 from skpmd.lda._topics import Counts, Topics
 
 
@@ -54,7 +54,7 @@ def test_permuted_copies_are_put_back():
     np.testing.assert_array_equal(found[0], np.arange(6))  # numbered as in the first particle
     labels = np.take_along_axis(order, found, axis=1)
     assert (labels == order[0]).all()
-    average = posterior_of(model, counts, found, equal(4), "uniform").mean()
+    average = topic_posterior(model, counts, found, equal(4), "uniform").mean()
     own = model.word_probabilities(counts, 0).T
     np.testing.assert_allclose(average, own, atol=0.01)
 

@@ -26,7 +26,7 @@ DEFECTS = [
     ),
     Defect(
         "nothing is said of a density far from the earlier posterior",
-        "_base/prior.py",
+        "_base/options.py",
         "return misfit_reasons(density.misfit, whose=whose)",
         "return ()",
         "linear/test_earlier_rows.py",
@@ -40,9 +40,9 @@ DEFECTS = [
     ),
     Defect(
         "retained rows are not discounted",
-        "_base/retained.py",
-        "stacked(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
-        "stacked(past, rows.data, shift)",
+        "_base/steps.py",
+        "stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
+        "stacked_rows(past, rows.data, shift)",
         "linear/test_retained.py",
     ),
     Defect(

@@ -448,9 +448,8 @@ def test_precision_is_at_least_that_of_the_prior(sd):
 # ----------------------------------------------------------------------------- posteriors
 def posterior(model, batches, n=8000, seed=0):
     """Outcome of importance reweighting, as an estimator runs it."""
-    components, shares = proposal_components(model, batches, "auto", 1.0)
-    rng = np.random.default_rng(seed)
-    return importance_sample(model, batches, components, shares, n, 1.0, rng)
+    mixture = proposal_components(model, batches, "auto", 1.0)
+    return importance_sample(model, batches, mixture, n, 1.0, np.random.default_rng(seed))
 
 
 class Poisson(OneLogit):

@@ -412,9 +412,9 @@ def test_collinear_columns_leave_a_proper_gaussian(kind):
 
 def reweighted(problem, seed=0):
     """Particles and antithetic pairs of 4000 draws a round from the proposals."""
-    components, shares = proposal_components(problem.model, problem.batches, "auto", 1.0)
+    mixture = proposal_components(problem.model, problem.batches, "auto", 1.0)
     rng = np.random.default_rng(seed)
-    outcome = importance_sample(problem.model, problem.batches, components, shares, 4000, 1.0, rng)
+    outcome = importance_sample(problem.model, problem.batches, mixture, 4000, 1.0, rng)
     return outcome.particles, outcome.pair
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd._base import retained
+from skpmd._base import steps
 from skpmd.engine.model import Batch
 from skpmd.linear import _streaming
 
@@ -89,7 +89,7 @@ def test_rows_are_dropped_once_their_classes_are_mixed():
 
 @pytest.mark.slow
 def test_no_more_is_retained_than_memory_allows(monkeypatch):
-    monkeypatch.setattr(retained, "_MAX_NUMBERS", 200 * 6)
+    monkeypatch.setattr("skpmd._base.steps._MAX_NUMBERS", 200 * 6)
     assert streamed(FIRST[:200], 2)._state.retained is not None
     assert streamed(FIRST[:220], 2)._state.retained is None
 
@@ -163,4 +163,4 @@ def test_columns_are_held_against_those_of_the_last_fit():
     for name, (rows, differ) in others.items():
         X = 1e6 + np.concatenate([first, rows])
         batch = Batch(X, np.ones(200), np.ones(200))
-        assert _streaming._columns_differ(retained.Retained(batch, 100)) == differ, name
+        assert _streaming._columns_differ(steps.RetainedRows(batch, 100)) == differ, name

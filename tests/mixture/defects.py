@@ -27,15 +27,15 @@ DEFECTS = [
     Defect(
         "a stream of mixtures forgets nothing",
         "mixture/_conjugate.py",
-        "Block(self, block.counts.step(statistics.counts, a, b))",
-        "Block(self, block.counts.step(statistics.counts, 0.0, b))",
+        "ConjugateBlock(self, block.counts.step(statistics.counts, a, b))",
+        "ConjugateBlock(self, block.counts.step(statistics.counts, 0.0, b))",
         "mixture/test_estimator.py",
     ),
     Defect(
         "which rows are retained depends on the parts they come in",
         "mixture/_rows.py",
-        "key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
-        "key = -np.log(uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
+        "key = -np.log(hashed_uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
+        "key = -np.log(hashed_uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
         "mixture/test_estimator.py",
     ),
     Defect(

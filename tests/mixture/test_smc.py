@@ -11,7 +11,7 @@ from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD
-from skpmd._base.streaming import first_stream
+from skpmd._base.steps import first_stream
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
 from skpmd.mixture._component_priors import Independent, NormalWishart

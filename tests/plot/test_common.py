@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import skpmd.plot
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.plot import PairDisplay, PosteriorIntervalDisplay, TopicDisplay
-from skpmd.plot._common import shortened
+from skpmd.plot._common import short_names
 from tests.plot.displays import CASES, POSTERIOR, X, Y, classifier, topics
 
 every_case = pytest.mark.parametrize("case", CASES)
@@ -159,9 +159,9 @@ def test_bad_levels_are_refused(levels):
 
 def test_names_are_shortened_but_differ():
     names = [f"{'x' * 100}{end}" for end in ("a", "b")] + ["short", "two\nlines", "cost in $"]
-    short = shortened(names)
+    short = short_names(names)
     assert len(set(short)) == len(names) and max(map(len, short)) <= 28
     assert short[0].endswith("xa") and short[2:] == ["short", "two lines", r"cost in \$"]
     middle = [f"{'a' * 80}{j}{'b' * 80}" for j in range(3)]
-    assert len(set(shortened(middle))) == 3
-    assert shortened(["same", "same"]) == ["same", "same"]
+    assert len(set(short_names(middle))) == 3
+    assert short_names(["same", "same"]) == ["same", "same"]

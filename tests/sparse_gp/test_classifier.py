@@ -16,7 +16,6 @@ from skpmd import SparseGPClassifierPMD
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _classification_evidence as evidence
 from skpmd.sparse_gp._kernels_logistic import log_expectations
-from tests.sparse_gp.elliptical import elliptical_slice_sampling
 
 KERNEL = ConstantKernel(6.0) * RBF(1.2)
 ISOTROPIC = ConstantKernel(4.0, (1e-1, 1e2)) * RBF(2.0, (0.1, 10.0))
@@ -179,19 +178,6 @@ def test_posterior_is_that_of_importance_sampling():
     np.testing.assert_allclose(np.sqrt(np.diag(S)), sd, rtol=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n, variance, length", [(60, 4.0, 1.0), (60, 25.0, 1.0), (300, 9.0, 1.5)])
-def test_posterior_is_that_of_elliptical_slice_sampling(n, variance, length):
-    """200,000 moves of the process; means within .1 sd, sds within 10 %."""
-    X, y = data(n, seed=1)
-    kernel = ConstantKernel(variance) * RBF(length)
-    gp = fixed(kernel).fit(X, y)
-    mean, spread = gp.latent_mean_and_variance(X)
-    exact, sd = elliptical_slice_sampling(kernel(X), 2 * y - 1, 200_000, seed=0)
-    assert (np.abs(mean - exact) / sd).max() < 0.1
-    np.testing.assert_allclose(np.sqrt(spread), sd, rtol=0.1)
-
-
 def test_three_classes_are_three_processes_with_one_kernel():
     X, y = load_iris(return_X_y=True)
     X, y = X[::4], y[::4]
@@ -311,14 +297,6 @@ def test_parts_are_nearly_one_fit():
     assert both[1] == pytest.approx(both[0], abs=1.0)
 
 
-def test_labels_may_come_later():
-    X, y = load_iris(return_X_y=True)
-    gp = fixed(n_inducing=40, random_state=0)
-    for k in range(3):
-        gp.partial_fit(X[y == k][::3], y[y == k][::3], classes=[0, 1, 2])
-    assert (gp.predict(X) == y).mean() > 0.9
-
-
 def test_a_part_that_fails_changes_nothing():
     X, y = data(40)
     gp = fixed(random_state=np.random.RandomState(0)).partial_fit(X[:20], y[:20], classes=[0, 1])
@@ -353,15 +331,6 @@ def test_separable_classes(variance):
     gp = fixed(ConstantKernel(variance) * RBF(3.0), tol=0.01).fit(X, y)
     assert gp.diagnostics_["warnings"] == []
     assert (gp.predict(X) == y).mean() > 0.98 and np.isfinite(gp.decision_function(X)).all()
-
-
-def test_separable_classes_by_default():
-    X, _ = data(80)
-    y = np.where(X[:, 0] > 0.0, "right", "left")
-    found = SparseGPClassifierPMD(random_state=0, n_restarts_optimizer=0).fit(X, y)
-    assert found.predict([[-2.0, 0.0], [2.0, 0.0]]).tolist() == ["left", "right"]
-    far = found.predict_proba([[1e6, 1e6]])
-    np.testing.assert_allclose(far, 0.5, atol=1e-6)
 
 
 def test_what_speaks_against_a_fit_is_warned_of():
@@ -421,25 +390,6 @@ def test_a_weight_is_copies_to_the_draw_of_a_subset():
     light = weighed.X[:, 0] >= 100.0
     assert len(np.unique(weighed.weight[light])) == 1
     assert abs(weighed.weight[light].sum() - 75.0) < 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weight", [1.0, 0.999])
-def test_a_kernel_of_few_more_rows_than_its_search_takes(weight):
-    """With rows that were drawn twice the search ended at short length scales: .70 on average."""
-    losses = []
-    for seed in (0, 2, 3):
-        rng = np.random.default_rng(seed)
-        numbers = rng.normal(size=(2230, 4))
-        words = [np.eye(k)[rng.integers(0, k, 2230)] for k in (4, 3)]
-        X = np.column_stack([numbers, *words])
-        y = (rng.random(2230) < expit(X[:, 0] + 0.5 * X[:, 1] - X[:, 4])).astype(int)
-        gp = SparseGPClassifierPMD(random_state=0)
-        gp.fit(X[:230], y[:230], sample_weight=np.full(230, weight))
-        losses.append(log_loss(y[230:], gp.predict_proba(X[230:])))
-    # A constant has .69, and the probabilities that made the labels have .57, both give or take
-    # .01; of twelve such tables the mean was .59 with a standard deviation of .02.
-    assert np.mean(losses) < 0.65
 
 
 def test_ctrl_c_in_a_search_for_a_kernel_ends_it(monkeypatch):

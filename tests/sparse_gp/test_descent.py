@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.sparse_gp._descent import descended, descended_further
+from skpmd.sparse_gp._descent import descended
 
 WIDE = np.array([[-50.0, 50.0]] * 4)
 
@@ -27,7 +27,7 @@ def bowl(seed, spread=3.0):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_first_step_is_newtons(seed):
     objective, lowest, inverse, seen = bowl(seed)
-    end = descended_further(objective, np.zeros(4), WIDE, 5, 1e-12, inverse)
+    end = descended(objective, np.zeros(4), WIDE, 5, 1e-12, inverse)
     np.testing.assert_allclose(seen[1], lowest, rtol=1e-6)
     np.testing.assert_allclose(end.theta, lowest, rtol=1e-6)
     assert end.value == pytest.approx(3.0, abs=1e-12)
@@ -45,7 +45,7 @@ def test_a_search_knows_the_curvature_that_another_needs(seed):
         place.append(theta)
         return objective(theta - 0.1)
 
-    end = descended_further(other, first.theta, WIDE, 4, 1e-12, first.inverse_hessian)
+    end = descended(other, first.theta, WIDE, 4, 1e-12, first.inverse_hessian)
     known = np.linalg.norm(end.theta - moved)
     assert known < 0.2 * np.linalg.norm(first.theta - moved)
 
@@ -55,7 +55,7 @@ def test_hardly_any_curvature_leads_no_further_than_one():
         return 1e-6 * theta[0] + 0.5 * theta[1] ** 2, np.array([1e-6, theta[1]])
 
     start = np.array([0.0, 0.5])
-    end = descended_further(objective, start, WIDE[:2], 10, 0.0, np.diag([1e9, 1.0]))
+    end = descended(objective, start, WIDE[:2], 10, 0.0, np.diag([1e9, 1.0]))
     assert -1.0 - 1e-9 <= end.theta[0] < -0.9
     assert abs(end.theta[1]) < 1e-6
 
@@ -63,7 +63,7 @@ def test_hardly_any_curvature_leads_no_further_than_one():
 def test_what_leaves_the_bounds_is_brought_back():
     objective, lowest, inverse, seen = bowl(1, 1.0)
     bounds = np.array([[-0.05, 0.05]] * 4)
-    end = descended_further(objective, np.zeros(4), bounds, 30, 1e-12, inverse)
+    end = descended(objective, np.zeros(4), bounds, 30, 1e-12, inverse)
     assert all((bounds[:, 0] <= one).all() and (one <= bounds[:, 1]).all() for one in seen)
     within = descended(objective, np.zeros(4), bounds, 100, 1e-14)
     assert end.value <= objective(np.clip(lowest, *bounds.T))[0] + 1e-9
@@ -72,5 +72,5 @@ def test_what_leaves_the_bounds_is_brought_back():
 
 def test_no_slope_is_an_end():
     objective, lowest, inverse, seen = bowl(0)
-    end = descended_further(objective, lowest, WIDE, 5, 1e-12, inverse)
+    end = descended(objective, lowest, WIDE, 5, 1e-12, inverse)
     np.testing.assert_array_equal(end.theta, lowest)

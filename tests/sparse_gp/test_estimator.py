@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import (
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 
 FIXED = {"optimizer": None, "normalize_y": False, "jitter": 1e-10}
 KERNELS = {

@@ -60,26 +60,6 @@ def test_the_posterior_over_kernels_is_that_of_a_grid(kernel, n, noise):
     np.testing.assert_allclose(spread, sd, rtol=0.2)
 
 
-@pytest.mark.slow
-def test_more_columns_than_neighbours_tell_of_have_the_exact_evidence():
-    rng = np.random.default_rng(11)
-    X, bounds = rng.uniform(size=(70, 6)), (1e-2, 1e2)
-    y = np.cos(2.0 * X[:, 0]) - X[:, 3] + 0.15 * rng.standard_normal(70)
-    kernel = ConstantKernel(1.0, bounds) * RBF(1.0, bounds) + WhiteKernel(1.0, bounds)
-    gp = SparseGPRegressorPMD(kernel, weighting="posterior", normalize_y=False, random_state=2)
-    posterior = gp.fit(X, y).posterior_
-    exact = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(X, y)
-    # Importance sampling from a box around the fit, three thousand draws: an error of .05.
-    logs = np.log(posterior.particles)
-    mean = posterior.weights @ logs
-    sd = np.sqrt(posterior.weights @ (logs - mean) ** 2)
-    low, high = np.maximum(mean - 5 * sd, np.log(1e-2)), np.minimum(mean + 5 * sd, np.log(1e2))
-    draws = rng.uniform(low, high, (3000, 3))
-    values = [exact.log_marginal_likelihood(one, clone_kernel=False) for one in draws]
-    evidence = logsumexp(values) - np.log(3000) + np.log((high - low) / np.log(1e4)).sum()
-    assert abs(posterior.log_evidence - evidence) < 0.25
-
-
 @pytest.mark.parametrize("is_weak", [True, False])
 def test_slopes_of_the_priors(is_weak):
     rng = np.random.default_rng(4)

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
-from skpmd.sparse_gp._full_scale_fit import n_beside
+from skpmd.sparse_gp._vecchia_fit import n_beside
 
 KERNELS = {
     "rbf": ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05),

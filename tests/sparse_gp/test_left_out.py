@@ -6,7 +6,6 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -236,14 +235,3 @@ def test_targets_are_independent_given_the_kernel(approximation):
         alone = process(**own).fit(X, both[:, j]).predict(X[:9] + 0.1, return_std=True)
         np.testing.assert_allclose(mean[:, j], alone[0], rtol=1e-7)
         np.testing.assert_allclose(std[:, j], alone[1], rtol=1e-7)
-
-
-def test_one_estimator_for_each_target():
-    # The recipe of the guide: a kernel, a distribution and a leave-one-out estimate of each.
-    both = np.column_stack([Y, np.cos(X[:, 1])])
-    model = MultiOutputRegressor(process()).fit(X, both)
-    for j, one in enumerate(model.estimators_):
-        np.testing.assert_array_equal(model.predict(X)[:, j], one.predict_proba(X).mean())
-        np.testing.assert_allclose(
-            loo(one, X, both[:, j]).pointwise, exact(y=both[:, j]), atol=1e-6
-        )

@@ -10,9 +10,10 @@ from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _hyperparameters
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import with_other_noise
+from skpmd.sparse_gp._descent import best_of
+from skpmd.sparse_gp._evidence import sparse_evidence, student_weighed
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._sparse_evidence import best_of, sparse_evidence, student_weighed
+from skpmd.sparse_gp._starts import with_other_noise
 from skpmd.sparse_gp._student import StudentSparseGP
 
 
@@ -42,21 +43,6 @@ def test_value_and_gradient(kernel, approximation):
     steps = 1e-5 * np.eye(len(theta))
     numeric = [(evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5 for e in steps]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_many_rows_know_a_better_kernel_than_few():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 10.0, (1500, 1))
-    y = np.sin(4.0 * X[:, 0]) + 0.3 * rng.standard_normal(1500)
-    few, many = (
-        SparseGPRegressorPMD(
-            n_subset=60, n_refine=n, n_inducing=100, n_particles=1, random_state=0
-        ).fit(X, y)
-        for n in (0, 1500)
-    )
-    gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
-    assert gain > 5.0
 
 
 def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
@@ -119,6 +105,7 @@ def test_a_fit_without_noise_is_left():
     covariance = KernelCovariance(RBF(0.05, (0.01, 10.0)) + WhiteKernel(1e-6, (1e-6, 10.0)))
     sample = Sample(X, y, np.zeros(300), np.ones(300))
     starts = with_other_noise(covariance, covariance.kernel.theta, sample)
-    theta = best_of(SparseGP(covariance, None, X[:40], "fitc", 1e-8), starts, sample)
+    model = SparseGP(covariance, None, X[:40], "fitc", 1e-8)
+    theta = best_of(lambda one: sparse_evidence(model, one, sample)[0], starts)
     # The variance of y is 0.75, and the shares are 0.01, 0.03, 0.1 and 0.3.
     assert 0.05 < np.exp(theta[-1]) < 0.3

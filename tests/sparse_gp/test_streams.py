@@ -177,25 +177,6 @@ def test_the_bound_of_student_noise_is_the_best_there_is():
 
 
 @pytest.mark.slow
-def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 5.0, (600, 1))
-    y = 3.0 * np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(600)
-    params = {"n_subset": 64, "n_refine": 0, "n_particles": 1, "random_state": 0}
-    whole = SparseGPRegressorPMD(**params).fit(X[:64], y[:64])
-    for first in (1, 2, 8):
-        gp = SparseGPRegressorPMD(**params)
-        for start in range(0, 64, first):
-            gp.partial_fit(X[start : start + first], y[start : start + first])
-        np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
-        gp.partial_fit(X[64:400], y[64:400])
-        low, high = gp.predict_interval(X[400:]).T
-        covered = np.mean((low < y[400:]) & (y[400:] < high))
-        assert 0.83 < covered < 0.97  # 4.5 standard errors of a share of 200
-        assert gp._state.retained is None
-
-
-@pytest.mark.slow
 def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 20.0, (800, 1))
@@ -235,27 +216,6 @@ def test_student_noise_in_parts(n_particles, seed):
     for rows in np.array_split(np.arange(300), 4):
         parts.partial_fit(X[rows], y[rows])
     assert np.sqrt(np.mean((parts.predict(X) - truth) ** 2)) < 0.1
-
-
-def test_parameters_that_made_a_process_stay():
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(size=(40, 1)), rng.normal(size=40)
-    gp = SparseGPRegressorPMD(random_state=0).partial_fit(X, y)
-    before = gp.predict(X)
-    with pytest.raises(ValueError, match="likelihood was 'gaussian'"):
-        gp.set_params(likelihood="student_t").partial_fit(X, y)
-    np.testing.assert_array_equal(gp.predict(X), before)
-    assert gp.predict_proba(X).means.shape == (1, 40)
-
-
-def test_a_failed_fit_leaves_the_earlier_one():
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(size=(40, 1)), rng.normal(size=40)
-    gp = SparseGPRegressorPMD(random_state=0).fit(X, y)
-    before = gp.predict(X)
-    with pytest.raises(ValueError, match="NaN"):
-        gp.fit(X, np.full(40, np.nan))
-    np.testing.assert_array_equal(gp.predict(X), before)
 
 
 @pytest.mark.slow_but("params1")

@@ -1,12 +1,10 @@
 """A process by nearest neighbours: the exact one with all of them, brute force with fewer."""
 
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -19,7 +17,6 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd import SparseGPRegressorPMD
-from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _choice, _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import MIN_NOISE
@@ -93,25 +90,6 @@ def test_short_waves_are_found():
     assert np.exp(gp.kernel_.theta[-1]) < 0.02  # The true one is .01.
 
 
-def test_copies_do_not_end_a_search_early():
-    """Gains were counted by copies: the end was 13 nats below the best, and f taken for noise."""
-    rng = np.random.default_rng(0)
-    X = np.repeat(rng.uniform(-3.0, 3.0, (30, 2)), 3000, axis=0)
-    y = np.sin(2.0 * X).sum(axis=1) + 5.0 * rng.standard_normal(len(X))
-    gp = process(None, n_particles=1).fit(X, y)
-    model, theta = gp._state.model, gp._state.theta
-    batch = Batch(None, None, np.ones(30), place=np.arange(30))
-    reached = model.log_likelihood(theta[None], batch)[0]
-
-    def objective(one):
-        value, slope = model.gradient(one, np.arange(30), np.ones(30))
-        return -value / 30, -slope / 30
-
-    bounds = model.covariance.kernel.bounds
-    found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds)
-    assert -30.0 * found.fun - reached < 0.5
-
-
 def test_starts_that_are_clearly_behind_or_at_one_place_are_left_out():
     rng = np.random.default_rng(0)
     base, gap = rng.standard_normal((2, 4000))
@@ -156,28 +134,6 @@ def test_noise_under_a_kernel_with_fixed_parts(kernel, monkeypatch):
     y = np.random.default_rng(1).standard_normal(500)
     fitted = process(kernel, n_particles=1, n_restarts_optimizer=1).fit(X, y)
     assert np.isfinite(fitted.kernel_.theta).all()
-
-
-@pytest.mark.slow
-def test_all_of_many_rows_have_a_part_at_the_end(monkeypatch):
-    """Where tails are heavy the noise of searches among 700 of 1500 rows differs by half.
-
-    Among all it is the same but for the order of the rows, which is another for each seed: by 1 %.
-    """
-    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 400)
-    monkeypatch.setattr(_vecchia_evidence, "_MANY_ROWS", 1000)
-    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((300, None, 20, 1), (400, None, 20, 1)))
-    last = (500, None, 20, 1), (700, None, 60, 1), (2000, None, 60, 1)
-    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS_OF_MANY", last)
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3.0, 3.0, (1500, 2))
-    y = np.sin(2.0 * X).sum(axis=1) + 0.3 * rng.standard_t(2.5, 1500)
-    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
-    ends = [
-        process(kernel, n_particles=1, random_state=seed).fit(X, y).kernel_.theta
-        for seed in (0, 1, 2)
-    ]
-    assert np.ptp(ends, axis=0)[-1] < 0.05
 
 
 @pytest.mark.slow
@@ -283,17 +239,6 @@ def test_gradient_of_hardly_any_noise():
     for j, step in enumerate(1e-5 * np.eye(len(slope))):
         ends = [weight @ brute(model, kernel.theta + one)[rows] for one in (step, -step)]
         assert_allclose(slope[j], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-4)
-
-
-def test_minibatches_are_unbiased():
-    """The mean over all pairs of rows, times the number of rows over two, is the whole."""
-    model, _ = model_of(KERNEL, 5, copies=0)
-    n, theta = 12, KERNEL.theta
-    whole = model.gradient(theta, np.arange(n), np.ones(n))
-    pairs = [np.array([i, j]) for i in range(n) for j in range(i)]
-    found = [model.gradient(theta, pair, np.ones(2)) for pair in pairs]
-    assert_allclose(0.5 * n * np.mean([one[0] for one in found]), whole[0], rtol=1e-10)
-    assert_allclose(0.5 * n * np.mean([one[1] for one in found], axis=0), whole[1], rtol=1e-9)
 
 
 def test_all_neighbours_are_the_exact_process():
@@ -455,43 +400,6 @@ def test_posterior_of_the_kernel_on_a_grid():
     assert abs(gp.log_evidence_ - evidence) < 4.0 * gp.posterior_.log_evidence_se + 0.02
 
 
-@pytest.mark.slow
-def test_draws_for_predictions_are_of_the_posterior():
-    """On all rows as neighbours, against a grid; 400 draws have a standard error of .05 sds."""
-    X, y = problem(40)
-    kernel = RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, "fixed")
-    gp = process(kernel, n_particles=400, weighting="uniform", n_neighbors=40).fit(X, y)
-    exact = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
-    grid = np.linspace(*kernel.bounds[0], 801)
-    values = np.array([exact.log_marginal_likelihood(np.array([one])) for one in grid])
-    density = np.exp(values - values.max())
-    mean = density @ grid / density.sum()
-    sd = np.sqrt(density @ (grid - mean) ** 2 / density.sum())
-    logs = np.log(gp.posterior_.particles[:, 0])
-    assert abs(logs.mean() - mean) < 0.2 * sd
-    assert_allclose(logs.std(), sd, rtol=0.2)
-    assert abs(logs[0] - grid[values.argmax()]) < 0.02  # The best comes first.
-
-
-@pytest.mark.slow
-def test_jobs_change_nothing_and_pickles_go_on():
-    X, y = problem(600)
-    one, two = (process(None, n_jobs=n).fit(X, y) for n in (None, 2))
-    assert_array_equal(one.predict(X), two.predict(X))
-    again = pickle.loads(pickle.dumps(one))
-    assert_array_equal(again.predict(X), one.predict(X))
-    more = problem(50, seed=7)
-    assert_array_equal(again.partial_fit(*more).predict(X), one.partial_fit(*more).predict(X))
-
-
-@pytest.mark.slow
-def test_predictions_are_row_wise():
-    X, y = problem(200)
-    gp, at = process().fit(X, y), problem(20, seed=6)[0]
-    each = [gp.predict(row[None])[0] for row in at]
-    assert_array_equal(gp.predict(at), each)
-
-
 # ---------------------------------------------------------------------- streams
 def test_parts_are_the_whole():
     X, y = problem(150, copies=30)
@@ -578,30 +486,12 @@ def test_copies_of_rows_from_before_a_new_kernel():
     assert_allclose(gp._state.model.sites.weight, 2.0)
 
 
-def test_noise_of_calls_with_less_alpha_is_not_negative():
-    X, y = problem(200)
-    y = y * np.linspace(3.0, 0.3, 200)
-    gp = process(RBF([1.0, 1.0]) + WhiteKernel(1.0), optimizer=None, alpha=0.1)
-    gp.partial_fit(X[:60], y[:60]).set_params(alpha=0.0).partial_fit(X[60:], y[60:])
-    noise = gp._state.model.sites.noise_variance
-    assert_array_equal(np.unique(noise), [0.0, 0.1])
-
-
 def test_fit_drops_no_row_of_little_weight():
     """Each row counts once, whatever a stream would forget."""
     X, y = problem(100)
     weight = np.where(np.arange(100) < 50, 1e-9, 1.0)
     gp = process(optimizer=None, forgetting=0.05).fit(X, y, sample_weight=weight)
     assert len(gp._state.model.sites.weight) == 100
-
-
-def test_the_kernel_follows_a_stream():
-    """A first part of three rows says nothing of length scales."""
-    X, y = problem(400)
-    gp = process(None).partial_fit(X[:3], y[:3])
-    for some in np.array_split(np.arange(3, 400), 4):
-        gp.partial_fit(X[some], y[some])
-    assert gp.score(*problem(100, seed=9)) > 0.9
 
 
 # ---------------------------------------------------------------------- which one
@@ -683,16 +573,6 @@ def test_both_may_be_rough_where_neighbours_are_best(monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_is_best_under_the_kernel_of_neighbours_is_not_lost(monkeypatch):
-    """Inducing inputs that were worse under another kernel left the choice to neighbours."""
-    found = iter([0.5, -0.1])
-    gp = with_both_ahead_by(
-        monkeypatch, lambda _, n: np.full(n, -1.0), lambda n: np.full(n, next(found))
-    )
-    assert gp.approximation_ == "fitc" and next(found, None) is None
-
-
-@pytest.mark.slow
 def test_what_cannot_be_fitted_is_not_chosen(monkeypatch):
     """Kernels without noise may have no inducing inputs; neighbours have no part of that."""
 
@@ -743,17 +623,3 @@ def test_a_kernel_that_does_not_suit_is_warned_of():
     with pytest.warns(ConvergenceWarning, match="the kernel has too little noise"):
         gp = process(kernel, optimizer=None).fit(X, y)
     assert "does not suit" in _vecchia_fit.left_out_findings(gp._state)[0]
-
-
-def test_ctrl_c_while_particles_are_drawn_is_handed_on(monkeypatch):
-    """It was taken for the end of the draws, and the fit went on."""
-    X, y = problem(60)
-    gp = process(n_particles=3, optimizer=None)
-
-    def ctrl_c(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_vecchia_fit, "draw_around", ctrl_c)
-    with pytest.raises(KeyboardInterrupt):
-        gp.fit(X, y)
-    assert not hasattr(gp, "posterior_")

@@ -15,16 +15,13 @@ over the entries, divided by the largest finite |x| or |y| of the whole array. I
 entries differ and are not finite, or are not numbers, and where dtypes, shapes or names of arrays
 differ. The line below names the array.
 
-Steps are recorded under names that may change from commit to commit: columns of ``history_`` that
-only one tree has are left out. Parameters have the newer names here, and the tables `PARAMETERS`
-and `VALUES` say what they were called before.
+Columns of ``history_`` that only one tree has are left out.
 
 The exit status is 1 if a case differs by more than ``--rtol``, if it raises in one tree only, or
 if it raises errors of two types.
 """
 
 import argparse
-import inspect
 import json
 import os
 import pickle
@@ -56,18 +53,6 @@ from skpmd import (
     SparseGPRegressorPMD,
 )
 
-# New name of a parameter, and its old one, taken where a class does not have the new.
-PARAMETERS = {
-    "reweight": "polish",
-    "max_full_iter": "max_polish",
-    "max_substeps": "max_splits",
-    "n_local_iter": "n_sweeps",
-}
-# New value of a parameter, and its old one, taken where a class does not offer the new.
-VALUES = {("weighting", "posterior"): "mirror"}
-# New name of a fitted attribute, and its old one, likewise.
-ATTRIBUTES: dict[str, str] = {}
-
 _RECORD = "history."  # begins the names of arrays that may be missing in one of the trees
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
@@ -75,39 +60,16 @@ _ONE_THREAD = dict.fromkeys(
 CASES = {}
 
 
-# ------------------------------------------------------------------ both trees' names
-def build(kind, **params):
-    """An estimator of a class, from parameters of the newer names and values."""
-    known = inspect.signature(kind).parameters
-    named = {}
-    for name, value in params.items():
-        if isinstance(value, str) and value not in _offered(kind, name):
-            value = VALUES.get((name, value), value)
-        named[name if name in known else PARAMETERS.get(name, name)] = value
-    return kind(**named)
-
-
-def _offered(kind, name):
-    """Strings that a class takes for a parameter."""
-    constraints = kind._parameter_constraints.get(name, [])
-    return {value for one in constraints for value in getattr(one, "options", ())}
-
-
-def optional(thing, name):
-    """A fitted attribute under its newer or older name; None if there is neither."""
-    found = getattr(thing, name, None)
-    return getattr(thing, ATTRIBUTES[name], None) if found is None and name in ATTRIBUTES else found
-
-
+# ------------------------------------------------------------------ results
 def attributes(thing, *names):
     """Those attributes that are there, a dict."""
-    found = {name: optional(thing, name) for name in names}
+    found = {name: getattr(thing, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def record_of(model):
     """Columns of numbers of the record of steps, and how the posterior ended."""
-    columns = optional(model, "history_") or {}
+    columns = getattr(model, "history_", None) or {}
     numbers = {name: np.asarray(column) for name, column in columns.items()}
     # A column of nan alone is one that the fit does not record.
     numbers = {n: c for n, c in numbers.items() if c.dtype.kind in "biuf" and (c == c).any()}
@@ -140,9 +102,40 @@ def cases(family, function, table):
         case(f"{family}: {name}", **params)(function)
 
 
-def parts_of(n, n_parts):
-    """Places of rows in successive parts: so many of equal size, or as cut before some places."""
-    return np.array_split(np.arange(n), n_parts)
+def run(model, data, n_parts=0, passes=1, first=0, by_row=None, **of_parts):
+    """The model after a fit, or after a stream in parts that may begin with a fit of first rows.
+
+    Parts are so many of equal size, or as cut before some places; ``by_row`` are arguments that
+    have a value for each row, and others are those of `partial_fit`.
+    """
+
+    def call(method, rows, **others):
+        own = {name: values[rows] for name, values in (by_row or {}).items()}
+        method(*(one[rows] for one in data), **own, **others)
+
+    if n_parts == 0:
+        call(model.fit, slice(None))
+        return model
+    if first:
+        call(model.fit, slice(first))
+    for _ in range(passes):
+        for rows in np.array_split(np.arange(first, data[0].shape[0]), n_parts):
+            call(model.partial_fit, rows, **of_parts)
+    return model
+
+
+def weights(n, weighted):
+    """The argument ``sample_weight`` of `run`, where a case has one."""
+    return {"sample_weight": np.linspace(0.0, 2.0, n)} if weighted else {}
+
+
+_STREAM = "n_parts", "passes", "first"
+
+
+def split(params):
+    """What describes a stream, and the parameters of an estimator."""
+    stream = {name: params.pop(name) for name in _STREAM if name in params}
+    return stream, params
 
 
 # ------------------------------------------------------------------ a user's own model
@@ -187,7 +180,7 @@ def _own(functions=_NORMAL, **params):
         "n_particles": 250,
         **params,
     }
-    return build(ParticleMirrorDescent, **params)
+    return ParticleMirrorDescent(**params)
 
 
 @cache
@@ -201,21 +194,8 @@ def _own_results(model):
 
 def _own_fit(weighted=False, **params):
     X = _normal_rows()
-    weight = np.linspace(0.0, 2.0, len(X)) if weighted else None
-    return _own_results(_own(**params).fit(X, sample_weight=weight))
-
-
-def _own_stream(n_parts=4, passes=1, fit_first=False, weighted=False, **params):
-    X = _normal_rows()
-    model = _own(**params)
-    if fit_first:
-        model.fit(X[:40])
-        X = X[40:]
-    for _ in range(passes):
-        for rows in parts_of(len(X), n_parts):
-            weight = np.linspace(0.5, 1.5, len(rows)) if weighted else None
-            model.partial_fit(X[rows], sample_weight=weight)
-    return _own_results(model)
+    stream, params = split(params)
+    return _own_results(run(_own(**params), (X,), by_row=weights(len(X), weighted), **stream))
 
 
 cases(
@@ -266,15 +246,15 @@ cases(
 )  # fmt: skip
 cases(
     "own stream",
-    _own_stream,
+    partial(_own_fit, n_parts=4),
     {
         "default": {},
         "sample_weight": {"weighted": True},
         "total_samples, two passes": {"total_samples": 120, "passes": 2},
         "forgetting": {"forgetting": 0.02},
-        "fit, partial_fit": {"fit_first": True},
+        "fit, partial_fit": {"first": 40},
         "average, fit, partial_fit": {
-            "fit_first": True,
+            "first": 40,
             "average": True,
             "reweight": False,
             "total_samples": 40,
@@ -308,7 +288,7 @@ def _three_classes():
 
 
 def _logistic(**params):
-    return build(BayesianLogisticRegressionPMD, **{"random_state": 0, **params})
+    return BayesianLogisticRegressionPMD(**{"random_state": 0, **params})
 
 
 def _logistic_results(model, X):
@@ -327,19 +307,9 @@ def _logistic_fit(
     X, y = _three_classes() if multi else _two_classes()
     X = X[:, :n_columns].astype(dtype)
     X = sp.csr_matrix(X * (np.abs(X) > 0.4)) if sparse else X
-    weight = np.linspace(0.0, 2.0, len(y)) if weighted else None
-    return _logistic_results(_logistic(**params).fit(X, y, sample_weight=weight), X)
-
-
-def _logistic_stream(multi=False, n_parts=4, passes=1, fit_first=False, **params):
-    X, y = _three_classes() if multi else _two_classes()
-    model, start = _logistic(**params), 0
-    if fit_first:
-        start = 80
-        model.fit(X[:start], y[:start])
-    for _ in range(passes):
-        for rows in parts_of(len(y) - start, n_parts):
-            model.partial_fit(X[start + rows], y[start + rows], classes=np.unique(y))
+    stream, params = split(params)
+    of_rows = weights(len(y), weighted)
+    model = run(_logistic(**params), (X, y), by_row=of_rows, classes=np.unique(y), **stream)
     return _logistic_results(model, X)
 
 
@@ -382,7 +352,7 @@ cases(
 )  # fmt: skip
 cases(
     "logistic stream",
-    _logistic_stream,
+    partial(_logistic_fit, n_parts=4),
     {
         "proposal=auto": {"n_particles": 1000},
         "proposal=auto, three classes": {"n_particles": 1000, "multi": True},
@@ -391,7 +361,7 @@ cases(
         "prior=horseshoe": {"n_particles": 500, "prior": "horseshoe", "n_parts": 2},
         "total_samples, two passes": {"n_particles": 1000, "total_samples": 200, "passes": 2},
         "forgetting": {"n_particles": 1000, "forgetting": 0.005},
-        "fit, partial_fit": {"n_particles": 300, "fit_first": True},
+        "fit, partial_fit": {"n_particles": 300, "first": 80},
     },
 )
 
@@ -446,7 +416,7 @@ def _wave():
 
 
 def _process(**params):
-    return build(SparseGPRegressorPMD, **{"random_state": 0, **params})
+    return SparseGPRegressorPMD(**{"random_state": 0, **params})
 
 
 def _process_results(model, X):
@@ -465,23 +435,11 @@ def _process_fit(n=150, wave=False, noise=False, weighted=False, two=False, **pa
     X, y = _wave() if wave else _targets()
     X, y = X[:n], y[:n]
     y = np.column_stack([y, y[::-1]]) if two else y
-    weight = np.linspace(0.0, 2.0, n) if weighted else None
-    variance = np.linspace(0.0, 0.5, n) * y.var() if noise else None
-    model = _process(**params).fit(X, y, sample_weight=weight, noise_variance=variance)
-    return _process_results(model, X)
-
-
-def _process_stream(n=150, n_parts=3, passes=1, fit_first=False, wave=False, **params):
-    X, y = _wave() if wave else _targets()
-    X, y = X[:n], y[:n]
-    model = _process(**params)
-    if fit_first:
-        model.fit(X[:60], y[:60])
-        X, y = X[60:], y[60:]
-    for _ in range(passes):
-        for rows in parts_of(len(y), n_parts):
-            model.partial_fit(X[rows], y[rows])
-    return _process_results(model, X)
+    of_rows = weights(n, weighted)
+    if noise:
+        of_rows["noise_variance"] = np.linspace(0.0, 0.5, n) * y.var()
+    stream, params = split(params)
+    return _process_results(run(_process(**params), (X, y), by_row=of_rows, **stream), X)
 
 
 _FEW = {"n_inducing": 25, "n_restarts_optimizer": 0}
@@ -518,7 +476,7 @@ cases(
 )  # fmt: skip
 cases(
     "process stream",
-    _process_stream,
+    partial(_process_fit, n_parts=3),
     {
         "few": _FEW,
         "past the kept rows": {**_LEARNT_SOON, "n": 320, "n_parts": 7},
@@ -532,7 +490,7 @@ cases(
         "student_t": {**_FEW, "likelihood": "student_t", "n": 120, "n_parts": 2},
         "total_samples, two passes": {**_LEARNT_SOON, "n": 200, "total_samples": 200, "passes": 2},
         "forgetting": {**_LEARNT_SOON, "n": 240, "n_parts": 5, "forgetting": 0.01},
-        "fit, partial_fit": {**_LEARNT_SOON, "n": 240, "fit_first": True},
+        "fit, partial_fit": {**_LEARNT_SOON, "n": 240, "first": 60},
     },
 )  # fmt: skip
 
@@ -578,7 +536,7 @@ def _groups(n=300, p=2):
 
 
 def _mixture(**params):
-    return build(GaussianMixturePMD, **{"random_state": 0, **params})
+    return GaussianMixturePMD(**{"random_state": 0, **params})
 
 
 def _mixture_results(model, X):
@@ -598,19 +556,8 @@ def _mixture_results(model, X):
 
 def _mixture_fit(n=300, p=2, weighted=False, **params):
     X = _groups(n, p)
-    weight = np.linspace(0.0, 2.0, n) if weighted else None
-    return _mixture_results(_mixture(**params).fit(X, sample_weight=weight), X)
-
-
-def _mixture_stream(n=300, p=2, n_parts=3, passes=1, fit_first=False, **params):
-    X = _groups(n, p)
-    model, start = _mixture(**params), 0
-    if fit_first:
-        start = n // 3
-        model.fit(X[:start])
-    for _ in range(passes):
-        for rows in parts_of(n - start, n_parts):
-            model.partial_fit(X[start + rows])
+    stream, params = split(params)
+    model = run(_mixture(**params), (X,), by_row=weights(n, weighted), **stream)
     return _mixture_results(model, X)
 
 
@@ -667,7 +614,7 @@ cases(
 )  # fmt: skip
 cases(
     "mixture stream",
-    _mixture_stream,
+    partial(_mixture_fit, n_parts=3),
     {
         "few": _OPTIMA,
         "past the kept rows": {**_OPTIMA, "n": 2600, "n_parts": 6, "n_particles": 4},
@@ -680,17 +627,17 @@ cases(
             "n_particles": 4,
         },
         "forgetting": {**_OPTIMA, "n": 1500, "forgetting": 0.001, "n_particles": 4},
-        "fit, partial_fit": {**_OPTIMA, "fit_first": True},
+        "fit, partial_fit": {**_OPTIMA, "first": 100},
     },
 )  # fmt: skip
 cases(
     "mixture stream of draws",
-    _mixture_stream,
+    partial(_mixture_fit, n_parts=3),
     {
         "few": _DRAWS,
         "independent": {**_FEW_DRAWS, "component_prior": "independent"},
         "forgetting": {**_FEW_DRAWS, "forgetting": 0.005},
-        "fit, partial_fit": {**_FEW_DRAWS, "fit_first": True},
+        "fit, partial_fit": {**_FEW_DRAWS, "first": 20},
         "past the kept rows": {**_FEW_DRAWS, "n": 5100, "n_parts": (40, 5040)},
     },
 )
@@ -732,7 +679,7 @@ def _documents(n=120, V=60, length=30):
 
 
 def _topics(**params):
-    return build(LDATopicModelPMD, **{"n_components": 4, "random_state": 0, **params})
+    return LDATopicModelPMD(**{"n_components": 4, "random_state": 0, **params})
 
 
 def _topics_results(model, X):
@@ -751,19 +698,15 @@ def _topics_results(model, X):
 
 def _topics_fit(n=120, length=30, dtype=np.int64, **params):
     X = _documents(n, length=length).astype(dtype)
-    return _topics_results(_topics(**params).fit(X), X)
+    stream, params = split(params)
+    return _topics_results(run(_topics(**params), (X,), **stream), X)
 
 
-def _topics_stream(n=120, n_parts=3, passes=1, fit_first=False, grows=False, **params):
-    X = _documents(n)
-    model, start = _topics(**params), 0
-    if fit_first:
-        start = n // 2
-        model.fit(X[:start])
-    for _ in range(passes):
-        for i, rows in enumerate(parts_of(n - start, n_parts)):
-            columns = min(X.shape[1], 40 + 10 * i) if grows else X.shape[1]
-            model.partial_fit(X[start + rows][:, :columns])
+@case("topics stream: growing vocabulary")
+def _topics_growing():
+    X, model = _documents(), _topics(vocabulary="growing")
+    for i, rows in enumerate(np.array_split(np.arange(120), 3)):
+        model.partial_fit(X[rows][:, : 40 + 10 * i])
     return _topics_results(model, X)
 
 
@@ -797,18 +740,17 @@ cases(
 )  # fmt: skip
 cases(
     "topics stream",
-    _topics_stream,
+    partial(_topics_fit, n_parts=3),
     {
         "endless": {},
         "total_samples, two passes": {"total_samples": 120, "passes": 2},
         "stacking": {"weighting": "stacking", "total_samples": 120},
         "posterior": {"weighting": "posterior", "total_samples": 120},
-        "growing vocabulary": {"vocabulary": "growing", "grows": True},
         "learn_priors": {
             "learn_priors": True, "batch_size": 4, "n_particles": 2, "passes": 4,
             "total_samples": 120, "doc_topic_prior": 0.5,
         },
-        "fit, partial_fit": {"fit_first": True},
+        "fit, partial_fit": {"first": 60},
     },
 )  # fmt: skip
 

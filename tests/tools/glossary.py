@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from tests.tools.source import ROOT, modules
@@ -45,11 +45,19 @@ NAMES = {
     "stretches": "stratified sampling",
     "halves": "document completion split",
     "learnt told asked": "fitted, evaluated",
+    "elsewhere": "distributed",
+    "handed": "adopted, returned",
+    "held": "stored, sent",
+    "once": "unweighted, one_pass, single",
+    "opened": "as_table",
+    "scout scouts": "pilot draws",
+    "course": "schedule, step",
 }
 CONSTANTS = re.compile(r"_?(LEAST|MOST)(_|$)")  # min, max
 RECORDS = {"Found": "fit result"}  # a class; as a variable the word is everybody's
 # The field's own phrases with one of the words.
-PHRASES = ("cubic_surrogate", "log_loss", "pinball_loss", "expected_loss", "gibbs_sweep")
+PHRASES = ("cubic_surrogate", "log_loss", "pinball_loss", "expected_loss", "gibbs_sweep",
+           "held_out", "at_once")  # fmt: skip
 # Words that have their usual sense in a file or folder, and why.
 ELSEWHERE = {
     "skpmd/mixture/_partition.py": ("loss losses", "losses of decision theory"),
@@ -177,6 +185,25 @@ def places():
 
 def _in_prose(path, lines):
     return [Place(path, i, line.strip(), "") for line, i in lines if words_given_up(line)]
+
+
+def homonyms(known):
+    """Functions and classes of the rooms that all use, by name, that other modules define too."""
+    where = defaultdict(list)
+    for name, module in known.items():
+        for node in module.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(name)
+    return {
+        name: found
+        for name, found in where.items()
+        if len(found) > 1 and any(_is_shared(one) for one in found)
+    }
+
+
+def _is_shared(module):
+    _, room, *inside = module.split(".")
+    return room in ("_base", "_rows", "_runtime") or not inside
 
 
 def main(only=None):

@@ -4,14 +4,29 @@ import ast
 
 import pytest
 
-from tests.tools.glossary import instead_of, names, places, prose, words_given_up
-from tests.tools.source import needs_source
+from tests.tools.glossary import homonyms, instead_of, names, places, prose, words_given_up
+from tests.tools.source import modules, needs_source, parse
 
 
+@pytest.mark.slow  # five seconds
 @needs_source
 def test_no_word_that_was_given_up_is_left():
     left = places()
     assert not left, "\n".join(f"{one.path}:{one.line}: {one.text}" for one in left)
+
+
+@needs_source
+def test_a_name_of_a_shared_room_means_one_thing():
+    assert not homonyms({name: one for name, one in modules().items() if "." in name})
+
+
+def test_a_second_meaning_is_noticed():
+    known = {
+        "skpmd._base.a": parse("def f(): pass\ndef g(): pass", "skpmd._base.a"),
+        "skpmd.lda._b": parse("class f: pass\ndef h(): pass", "skpmd.lda._b"),
+        "skpmd.mixture._c": parse("def h(): pass", "skpmd.mixture._c"),
+    }
+    assert homonyms(known) == {"f": ["skpmd._base.a", "skpmd.lda._b"]}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +34,8 @@ def test_no_word_that_was_given_up_is_left():
     ["cloud", "Cloud", "cloud_of", "_n_redraws", "MAX_POLISH", "n_sweeps", "takeIn", "take_in",
      "_LEAST_ESS", "MOST_ROWS", "_LEAST", "Found", "_reference", "surrogate", "loss", "n_lost",
      "watched", "doubts", "shared_out", "temper", "expect", "begin", "forget", "aligned", "Units",
-     "closed_form_block", "Problem", "learnt", "_certificates"],
+     "closed_form_block", "Problem", "learnt", "_certificates",
+     "are_elsewhere", "_handed_on", "n_held", "once", "opened", "scouts", "course"],
 )  # fmt: skip
 def test_names_that_were_given_up_are_noticed(name):
     assert instead_of(name)

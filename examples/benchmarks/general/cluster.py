@@ -119,12 +119,12 @@ def batches_of(X, y):
 
 def table_of(client, n, n_blocks):
     """The same of a collection that the workers hold."""
-    from skpmd._rows.opening import opened
+    from skpmd._rows.opening import as_table
 
     with client.as_current():
         X, y = collection(n, n_blocks)
         X, y = (one.persist() for one in (X, y))
-        return batches_of(*opened(X, y)[:2])
+        return batches_of(*as_table(X, y)[:2])
 
 
 def collection(n, n_blocks):

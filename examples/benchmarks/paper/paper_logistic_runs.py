@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from skpmd._base.progress import ReportedBatches
+from skpmd._base.steps import ReportedBatches
 from skpmd.engine.model import Batch
 from skpmd.engine.sums import n_rows
 from skpmd.linear._bernoulli import LogisticModel

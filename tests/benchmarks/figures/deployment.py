@@ -2,6 +2,4 @@
 
 PAGE = "docs/user_guide/deployment.rst"
 STUDIES = ()
-ALLOWED = (
-    "MLflow (3.17; earlier versions pickled)",
-)
+ALLOWED = ("MLflow (3.17; earlier versions pickled)",)

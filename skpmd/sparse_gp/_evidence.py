@@ -1,22 +1,119 @@
-"""The log evidence of a sparse process on many rows, with its gradient in the hyperparameters.
+"""Log marginal likelihoods with their gradients in the hyperparameters.
 
-A thousand rows say little about short length scales: they lie too far apart. So hyperparameters
-that an exact process has fitted to few rows are refined by the evidence of a sparse one on many.
+That of an exact process is for few rows, and that of a sparse one for many: a thousand rows say
+little about short length scales, for they lie too far apart.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
-from skpmd.sparse_gp._descent import searched
-from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of
-from skpmd.sparse_gp._exact_evidence import best_of as best_value
-from skpmd.sparse_gp._model import blocks_of
+from skpmd.sparse_gp._model import MIN_NOISE, Process, blocks_of
 
+_LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
+
+
+def noise_of(covariance, theta, sample):
+    """Variance of the noise of each row; no row is without any, or it would weigh infinitely."""
+    noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
+    variance = covariance.diagonal(theta, sample.X)
+    return np.maximum(noise, MIN_NOISE * np.average(variance, weights=sample.weight))
+
+
+def log_marginal_likelihood(covariance, theta, sample, gradient=True):
+    """Value, and with ``gradient`` the gradient in theta too.
+
+    Rasmussen and Williams 2006, equations 5.8 and 5.9. w equal rows are one row of noise variance
+    / w, but for a factor that does not depend on f. -inf and zeros where the covariance is not
+    positive definite.
+    """
+    X, y, w = sample.X, sample.y, sample.weight
+    noise, factor = _factored(covariance, theta, sample)
+    if factor is None:
+        return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
+    alpha, _ = dpotrs(factor, y)
+    log_det = np.log(np.diag(factor)).sum()
+    n, t = y.shape
+    copies = (w - 1.0) @ (_LOG_TWO_PI + np.log(noise)) + np.log(w).sum()
+    value = -0.5 * np.vdot(y, alpha) - t * (0.5 * (n * _LOG_TWO_PI + copies) + log_det)
+    if not gradient:
+        return value
+    inverse, _ = dpotri(factor, overwrite_c=1)
+    W = np.tril(inverse)
+    W += np.tril(inverse, -1).T
+    W = 0.5 * (alpha @ alpha.T - t * W)
+    d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
+    return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
+
+
+class ExactProcess(Process):
+    """Hyperparameters of an exact process on few rows, whose log marginal likelihood weighs them.
+
+    ``prior`` is a `HyperPrior` and ``sample`` holds all rows. Batches are not looked at.
+    """
+
+    def __init__(self, covariance, prior, sample):
+        self.covariance, self.prior, self.sample = covariance, prior, sample
+
+    def log_likelihood(self, theta, batch=None):
+        """Log marginal likelihoods (m,) of all rows; -inf where there is none."""
+
+        def of(one):
+            return log_marginal_likelihood(self.covariance, one, self.sample, gradient=False)
+
+        with np.errstate(all="ignore"):
+            return np.array(each(of, theta))
+
+    def log_joint_and_gradient(self, theta):
+        """Log joint densities (m,) and their gradients (m, d)."""
+
+        def of(one):
+            return log_marginal_likelihood(self.covariance, one, self.sample)
+
+        with np.errstate(all="ignore"):
+            values, slopes = zip(*each(of, theta), strict=True)
+        by_prior = [self.prior.slope(one) for one in theta]
+        return np.array(values) + self.log_prior(theta), np.array(slopes) + np.array(by_prior)
+
+
+def squared_errors(covariance, theta, sample):
+    """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
+    y = sample.y
+    noise, factor = _factored(covariance, theta, sample)
+    if factor is None:
+        return np.zeros(len(y))
+    alpha, _ = dpotrs(factor, y)
+    inverse, _ = dpotri(factor, overwrite_c=1)
+    # y - mean = noise alpha, and the variance is noise - noise^2 times the inverse's diagonal.
+    ridge = noise / sample.weight
+    variance = np.maximum(ridge - ridge**2 * np.diag(inverse), 0.0)
+    return ((ridge[:, None] * alpha) ** 2).sum(axis=1) + y.shape[1] * variance
+
+
+def left_out(covariance, theta, sample):
+    """Means (n, t) and variances (n,) of rows from all others; None where there are none.
+
+    Rasmussen and Williams 2006, equations 5.10 to 5.12.
+    """
+    _, factor = _factored(covariance, theta, sample)
+    if factor is None:
+        return None
+    alpha, _ = dpotrs(factor, sample.y)
+    inverse, _ = dpotri(factor, overwrite_c=1)
+    variance = 1.0 / np.diag(inverse)
+    return sample.y - variance[:, None] * alpha, variance
+
+
+def _factored(covariance, theta, sample):
+    """Noise of the rows, and the Cholesky factor of their covariance or None."""
+    noise = noise_of(covariance, theta, sample)
+    K = np.asfortranarray(covariance.cross(theta, sample.X, sample.X).T)
+    K[np.diag_indices_from(K)] += noise / sample.weight
+    factor, info = dpotrf(K, overwrite_a=1)
+    return noise, None if info else factor
 
 
 def sparse_evidence(model, theta, sample, gradient=True):
@@ -70,9 +167,9 @@ def sparse_evidence(model, theta, sample, gradient=True):
         inner -= part
     half = dtrsm(1.0, L, inner, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, trans_a=1)
-    out = covariance.cross_gradient(theta, sample.X, Z, solved.T)
-    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
-    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
+    out = covariance.fast.cross_gradient(theta, sample.X, Z, solved.T)
+    out += covariance.fast.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.fast.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
 
 
@@ -146,34 +243,3 @@ def _column_sums(V, other):
         lambda rows: np.einsum("ij,ij->j", V[:, rows], other[:, rows]), blocks_of(V.shape[1])
     )
     return np.concatenate(parts)
-
-
-def refine(model, theta, sample, n_evaluations):
-    """Hyperparameters of a larger evidence of many rows, started from those of few rows.
-
-    The evidence is taken per row: the first step of L-BFGS has then a sensible length.
-    """
-    per_row = 1.0 / sample.weight.sum()
-
-    def objective(theta):
-        try:
-            value, slope = sparse_evidence(model, theta, sample)
-        except np.linalg.LinAlgError:
-            value = -np.inf
-        if not np.isfinite(value):
-            return IMPOSSIBLE, np.zeros(len(theta))
-        return -value * per_row, -slope * per_row
-
-    bounds = model.covariance.kernel.bounds
-    options = {"maxfun": n_evaluations}
-
-    def search(timed):
-        end = minimize(timed, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return end.x, end.fun
-
-    return np.asarray(searched(search, objective, n_evaluations).theta, dtype=np.float64)
-
-
-def best_of(model, thetas, sample):
-    """The hyperparameters of the largest evidence."""
-    return best_value(lambda one: sparse_evidence(model, one, sample, gradient=False)[0], thetas)
