@@ -88,6 +88,6 @@ def mistakes(X: NDArray[np.float64]) -> None:
     BayesianLogisticRegressionPMD(max_iters=5)  # type: ignore[call-arg]
     GaussianMixturePMD("3").fit(X)  # type: ignore[arg-type]
     GaussianMixturePMD(3).fit(None)  # type: ignore[arg-type]
-    LDATopicModelPMD().fit(X).posterior_.means  # type: ignore[attr-defined]
+    LDATopicModelPMD().fit(X).posterior_.quantile(0.5)  # type: ignore[attr-defined]
     LDATopicModelPMD(random_state=np.random.default_rng(0))  # type: ignore[arg-type]
     NormalMixture([0.0], [1.0]).interval("0.9")  # type: ignore[arg-type]
