@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from skpmd.engine import compact_sums, kernel_sums
+from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix
 from skpmd.engine.particles import log_weights, moments, weights, whitened
 from skpmd.engine.resampling import resample
@@ -102,7 +102,7 @@ def log_density(kde, theta):
         log_constant = 0.5 * len(kde.mean) * np.log(2.0 * np.pi)
         return kernel_sums.log_sums(tiles, points) - log_constant - log_det
     reach = np.sqrt(len(kde.mean) + 4.0)
-    sums = compact_sums.log_sums(kde.centres, kde.log_weights, points, reach)
+    sums = kernel_sums.compact_log_sums(kde.centres, kde.log_weights, points, reach)
     return sums + _log_kernel(np.zeros(1), kde) - log_det
 
 

@@ -1,9 +1,9 @@
-"""Compiled sums of Gaussian kernels over all pairs of points and centres, in single precision.
+"""Compiled sums of kernels over all pairs of points and centres.
 
-A pair costs a squared distance and an exponential. Centres lie in tiles, coordinate by coordinate,
-so that both are SIMD code over a tile and no table of all pairs is ever held. Differences are taken
-before they are squared, hence the log of a sum errs by about 1e-5 for coordinates of up to 100, and
-by 1e-3 at 10,000 widths of a kernel.
+Centres lie in tiles, coordinate by coordinate, so that a pair is SIMD code over a tile and no table
+of all pairs is ever held. Sums of Gaussian kernels are in single precision: a pair costs a squared
+distance and an exponential. Differences are taken before they are squared, hence the log of a sum
+errs by about 1e-5 for coordinates of up to 100, and by 1e-3 at 10,000 widths of a kernel.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from numba import njit
 
 from skpmd._runtime.threads import each, in_order, ranges
 
-_LANES = 256  # Centres in a tile.
+_LANES, _COMPACT_LANES = 256, 128  # Centres in a tile.
 _POINTS = 64  # Totals for the centres are summed up over so many points, and then over all.
 _NOWHERE = np.float32(-1e30)  # Log weight of no centre.
 # Sums may be taken in any order, and no nan occurs. What others call is inlined, or the process
@@ -192,3 +192,47 @@ def _responsibilities(centres, log_weights, points, own, w, out, means, totals):
                 totals[t, j] += factor * terms[t, j]
         for k in range(d):
             means[i, k] /= total
+
+
+def compact_log_sums(centres, log_weights, points, radius):
+    """Log of sum_j w_j max(0, 1 - |x_i - c_j|^2 / radius^2) for points (n, d), shape (n,).
+
+    It is -inf where no kernel of the centres (m, d) reaches. All is in double precision: a point
+    that a single kernel of a small weight reaches keeps its density, and one that none reaches has
+    none.
+    """
+    (m, d), top = centres.shape, log_weights.max()
+    n_tiles = -(-m // _COMPACT_LANES)
+    padded, shares = np.zeros((n_tiles * _COMPACT_LANES, d)), np.zeros(n_tiles * _COMPACT_LANES)
+    padded[:m], shares[:m] = centres / radius, np.exp(log_weights - top)
+    tiles = np.ascontiguousarray(padded.reshape(n_tiles, _COMPACT_LANES, d).transpose(0, 2, 1))
+    shares, points = shares.reshape(n_tiles, _COMPACT_LANES), np.ascontiguousarray(points / radius)
+    out = np.empty(len(points))
+
+    def fill(some):
+        rows = slice(*some)
+        _compact_sums(tiles, shares, points[rows], out[rows])
+
+    each(fill, ranges(len(points), _POINTS))
+    with np.errstate(divide="ignore"):
+        return np.log(out) + top
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _compact_sums(tiles, shares, points, out):
+    n_tiles, d, lanes = tiles.shape
+    left = np.empty(lanes)
+    for i in range(len(points)):
+        total = 0.0
+        for t in range(n_tiles):
+            centres, own = tiles[t], shares[t]
+            for j in range(lanes):
+                left[j] = 1.0
+            for k in range(d):
+                column, at = centres[k], points[i, k]
+                for j in range(lanes):
+                    gap = at - column[j]
+                    left[j] -= gap * gap
+            for j in range(lanes):
+                total += own[j] * max(left[j], 0.0)
+        out[i] = total

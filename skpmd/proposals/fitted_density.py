@@ -76,10 +76,9 @@ class FittedDensity(NamedTuple):
         where they are the same.
     radius : float
         Within it, in whitened coordinates, is 0.99 of the weight.
-    correction : Polynomial or None
-        Correction of the log density, by values; None where there is none.
-    log_normaliser : float
-        What the correction adds to the log of the integral, in nats.
+    correction : tuple of Polynomial and float, or None
+        Correction of the log density, by values, and what it adds to the log of the integral, in
+        nats; None where there is none.
 
     Examples
     --------
@@ -103,8 +102,7 @@ class FittedDensity(NamedTuple):
     misses_a_tail: bool = False
     free: object = None
     radius: float = np.inf
-    correction: Polynomial | None = None
-    log_normaliser: float = 0.0
+    correction: tuple[Polynomial, float] | None = None
 
 
 def fit(theta, log_weights, log_joint=None, support=None, free=None):
@@ -182,7 +180,7 @@ def _corrected(density, theta, log_weights, log_joint):
     if shift.max() > _MAX_SHIFT or np.abs(np.sqrt(np.diag(cov)) / sd - 1.0).max() > _MAX_SHIFT:
         return None  # Between the particles it is not what it is at them.
     log_mean = log_sum_exp(log_ratio) - np.log(len(draws))
-    return density._replace(correction=correction, log_normaliser=log_mean)
+    return density._replace(correction=(correction, log_mean))
 
 
 def _misfit(density, theta, log_weights, log_joint, power=0.5):
@@ -218,7 +216,8 @@ def _log_density(density, theta):
     log = np.logaddexp.reduce(_log_terms(density, theta), axis=0)
     if density.correction is None:
         return log
-    return log + polynomial.value(density.correction, theta) - density.log_normaliser
+    correction, log_normaliser = density.correction
+    return log + polynomial.value(correction, theta) - log_normaliser
 
 
 def gradient(density, theta):
@@ -235,7 +234,7 @@ def gradient(density, theta):
     terms -= np.logaddexp.reduce(terms, axis=0)
     slope = np.einsum("kn,knd->nd", np.exp(terms), np.array(slopes))
     if density.correction is not None:
-        slope += polynomial.gradient(density.correction, theta)
+        slope += polynomial.gradient(density.correction[0], theta)
     return slope
 
 
@@ -248,7 +247,7 @@ def sample(density, n, rng):
         theta = _draws(density, n, rng)
     else:
         many = _draws(density, max(_TIMES * n, _MIN_DRAWS), rng)
-        w = weights(polynomial.value(density.correction, many))
+        w = weights(polynomial.value(density.correction[0], many))
         theta = rng.permutation(many[systematic(w, n, rng)])
     return theta if density.free is None else density.free.inward(theta)
 

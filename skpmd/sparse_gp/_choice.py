@@ -58,7 +58,7 @@ def fit_chosen(parameters, data):
     if _is_exact(parameters, data):
         return fit_kernels(parameters, data)
     if not _may_have_neighbours(parameters, data):
-        return fit(parameters._replace(approximation="fitc"), data)
+        return fit(parameters.replaced(approximation="fitc"), data)
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
     chosen = drive(_choices(parameters, data), what=_CHOICE)
@@ -67,7 +67,7 @@ def fit_chosen(parameters, data):
 
 def _choices(parameters, data):
     """The state of neighbours with one kernel, and the state chosen, for `drive`."""
-    one = parameters._replace(n_particles=1)
+    one = parameters.replaced(n_particles=1)
     state = fit_vecchia(one, data)
     yield Stage(state)
     n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
@@ -153,7 +153,7 @@ def _under_another_kernel(parameters, state, is_smooth):
     and neighbours the rest: the default kernel is the roughest one.
     """
     covariance, theta, sample = state.model.covariance, state.theta, state.sample
-    optimizer, is_default = parameters.optimizer, parameters.kernel is None
+    optimizer, is_default = parameters.search.optimizer, parameters.search.kernel is None
     shape, n = covariance.term(theta).shape, len(state.model.sites.weight)
     if optimizer is None or not len(theta):
         return None
@@ -182,17 +182,18 @@ def _fit_inducing(parameters, state, data):
     kernel = state.model.covariance.at(state.theta)
     n_stored = n_inducing("auto", data.weight.sum()) ** 2
     m = n_particles(parameters, kernel, len(state.model.sites.weight), n_stored)
-    n = min(parameters.n_subset, _DRAWN_ROWS)
-    known = parameters._replace(
+    n = min(parameters.search.n_subset, _DRAWN_ROWS)
+    known = parameters.replaced(
         approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n
     )
     return fit(known, data)
 
 
 def _may_have_neighbours(parameters, data):
-    covariance = KernelCovariance(parameters.kernel) if parameters.kernel is not None else None
-    given = parameters.n_inducing != "auto" or not isinstance(parameters.inducing_init, str)
-    if given or parameters.likelihood != "gaussian" or (covariance and not covariance.is_fast):
+    kernel = parameters.search.kernel
+    if parameters.form.is_given or parameters.likelihood != "gaussian":
+        return False
+    if kernel is not None and not KernelCovariance(kernel).is_fast:
         return False
     few = len(data.y) <= MIN_INDUCING or len(distinct(data.X)[0]) <= MIN_INDUCING
     return parameters.weighting == "posterior" or not few
@@ -200,8 +201,9 @@ def _may_have_neighbours(parameters, data):
 
 def _is_exact(parameters, data):
     """Whether the posterior of kernels is that of the exact process: rows are few."""
-    given = parameters.n_inducing != "auto" or not isinstance(parameters.inducing_init, str)
-    if parameters.weighting != "posterior" or given or len(data.y) > _MAX_COPIES * _EXACT_ROWS:
+    if parameters.weighting != "posterior" or parameters.form.is_given:
+        return False
+    if len(data.y) > _MAX_COPIES * _EXACT_ROWS:
         return False
     places, _ = merge_copies(data.weight, data.X, data.y, data.noise_variance + data.alpha)
     return len(places) <= _EXACT_ROWS
@@ -224,7 +226,7 @@ def _of_inducing(parameters, state, n):
     """Log densities of the first n rows by inducing inputs that have learnt from others."""
     sites, theta = state.model.sites, state.theta
     scored, known = sites.select(slice(n)), sites.select(slice(n, n + _LEARNED_ROWS))
-    parameters = parameters._replace(
+    parameters = parameters.replaced(
         approximation="fitc", kernel=state.model.covariance.at(theta), optimizer=None,
         normalize_y=False, n_particles=1, weighting="uniform",
         n_inducing=n_inducing("auto", sites.weight.sum()),
@@ -242,7 +244,7 @@ def _of_both(parameters, state, n, m):
     """As `_of_inducing`, of m inducing inputs, and all others as near rows."""
     theta, (scored, others) = state.theta, _parted(state, n)
     rng = as_generator(0)  # The rows are in random order.
-    model = new_full_scale(parameters._replace(n_inducing=m), others, theta, 1, rng)
+    model = new_full_scale(parameters.replaced(n_inducing=m), others, theta, 1, rng)
     n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
 
     def of(batch):

@@ -6,14 +6,15 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._rows.rows import distinct, stratified_sample
+from skpmd._rows.rows import distinct
 from skpmd._runtime.call import out_of_time, phase, untimed
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
+from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._covariance import KernelCovariance, free_parts
-from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._descent import SEARCH, minimised
 from skpmd.sparse_gp._evidence import log_marginal_likelihood, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
@@ -136,10 +137,16 @@ def _slope(model, theta, batch, k):
     return log_marginal_likelihood(model.covariance, theta, sample)[1]
 
 
+def batch_of(sample, n):
+    """A `Batch` of a sample's rows, with the sites of `no_sites`."""
+    sites = no_sites(len(sample.weight), n)
+    return Batch(sample.X, sample.y[:, 0], sample.weight, local=sites)
+
+
 class KernelSearch:
     """The evidence of some rows as a function of the kernel's hyperparameters.
 
-    ``rows`` is a `Batch` of distinct rows, whose y are codes. ``log_prior(theta)``, a value and a
+    ``rows`` is a `Sample`, whose y are codes. ``log_prior(theta)``, a value and a
     slope, is added to the evidence. Sites are those of the last theta that was asked for: searches
     that take place at once need one search each.
     """
@@ -151,7 +158,7 @@ class KernelSearch:
             # Evenly spaced among the sorted rows: the search has no randomness.
             Z = Z[np.linspace(0, len(Z) - 1, _INDUCING).astype(int)]
         self.model = LogitSparseGP(covariance, None, Z, max(SEARCH_JITTER, jitter), n_processes)
-        self.batch = rows._replace(local=no_sites(len(rows.weight), n_processes))
+        self.batch = batch_of(rows, n_processes)
 
     def reset(self):
         """Begin with sites of no rows."""
@@ -172,18 +179,8 @@ class KernelSearch:
         return -np.inf, np.zeros(len(theta))
 
 
-def some_rows(rows, n, rng):
-    """At most n rows of a batch, drawn as if each were there as often as it counts."""
-    total = rows.weight.sum()
-    if max(total, len(rows.weight)) <= n:
-        return rows
-    places, counts = stratified_sample(rows.weight, n, rng)
-    return rows.take(places)._replace(weight=counts * min(1.0, total / n))
-
-
-def new_covariance(kernel, rows):
+def new_covariance(kernel, sample):
     """The covariance of a copy of the user's kernel, or of the default one: it has no noise."""
-    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
     if kernel is not None:
         refuse_kernel(kernel)
         kernel = kernel.clone_with_theta(kernel.theta)
@@ -210,15 +207,14 @@ def log_prior_of(kernel, start):
     return near if kernel is None else flat
 
 
-def _placed(kernel, rows):
+def _placed(kernel, sample):
     """Theta with length scales of the data: from far longer ones no step leads to short ones.
 
     A scale for each column, or their geometric mean where a part of the kernel has one for all.
     """
     theta = kernel.theta.copy()
-    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
     for part in free_parts(kernel):
-        if part.attribute == "length_scale" and rows.X.dtype == np.float64:
+        if part.attribute == "length_scale" and sample.X.dtype == np.float64:
             logs = np.log(default_kernel(sample).k1.k2.length_scale * _SHORTER)
             is_one_each = len(logs) == part.place.stop - part.place.start
             theta[part.place] = logs if is_one_each else logs.mean()
@@ -228,23 +224,23 @@ def _placed(kernel, rows):
 @phase("search for a kernel")
 def fit_kernel(parameters, covariance, subset, n_processes, rng):
     """Hyperparameters of the largest evidence of a subset; the kernel's own where it is fixed."""
-    optimizer, kernel = parameters.optimizer, covariance.kernel
+    optimizer, kernel = parameters.search.optimizer, covariance.kernel
     if optimizer is None or not kernel.n_dims:
         return kernel.theta
 
-    log_prior = log_prior_of(parameters.kernel, kernel.theta)
+    log_prior = log_prior_of(parameters.search.kernel, kernel.theta)
 
     def search(rows):
         return KernelSearch(covariance, rows, n_processes, parameters.jitter, log_prior)
 
-    starts = starts_around(covariance, kernel.theta, parameters.n_restarts_optimizer, rng)
+    starts = starts_around(covariance, kernel.theta, parameters.search.n_restarts_optimizer, rng)
     bounds = kernel.bounds
-    if parameters.n_restarts_optimizer:
+    if parameters.search.n_restarts_optimizer:
         starts.append(np.clip(_placed(kernel, subset), *bounds.T))
     if callable(optimizer):
         ends = [minimised(search(subset).value, one, bounds, optimizer) for one in starts]
         return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
-    few = some_rows(subset, _SEARCH_ROWS, rng)
+    few = take(subset, _SEARCH_ROWS, rng)
 
     def descend(start, rows, n):
         return minimised(search(rows).value, start, bounds, optimizer, n)

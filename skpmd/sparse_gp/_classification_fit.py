@@ -13,26 +13,25 @@ from skpmd.engine import weighting
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage
-from skpmd.engine.model import Batch
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._classification_evidence import (
     DAMPING,
     KernelSearch,
     Rounds,
+    batch_of,
     fit_kernel,
     iterations,
     log_prior_of,
     new_covariance,
     no_sites,
     processes,
-    some_rows,
 )
 from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._data import Data, Sample
+from skpmd.sparse_gp._data import Data, Sample, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, retained_with
-from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES
+from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search
 from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._logit import LogitSparseGP
@@ -50,11 +49,7 @@ _MIN_SHARE, _MIN_FOR_K = 0.1, 20  # Of effective particles, where there are so m
 class ClassifierParameters(NamedTuple):
     """Parameters of `SparseGPClassifierPMD`, which documents each of them under the same name."""
 
-    kernel: Any
-    optimizer: Any
-    n_restarts_optimizer: int
-    n_subset: int
-    hyperprior: list | None
+    search: Search
     n_inducing: int | str
     inducing_init: Any
     jitter: float
@@ -112,21 +107,20 @@ class ClassifierState(NamedTuple):
 
 def initialise(parameters, data, n_processes, rng):
     """A `ClassifierState` whose kernel is fitted but which holds no row yet."""
-    whole = Batch(data.X, data.y[:, 0], data.weight)
-    subset = some_rows(whole, parameters.n_subset, rng)
-    covariance = new_covariance(parameters.kernel, subset)
+    whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
+    subset = take(whole, parameters.search.n_subset, rng)
+    covariance = new_covariance(parameters.search.kernel, subset)
     covariance.kernel(subset.X[:1])  # The kernel itself raises on a wrong number of length scales.
     if not covariance.diagonal(covariance.kernel.theta, subset.X).any():
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
-    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
+    prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):
         theta = stage(lambda: fit_kernel(parameters, covariance, subset, n_processes, rng), rng)
     positions, log_proposal = _positions(
         parameters, covariance, prior, subset, theta, n_processes, rng
     )
-    sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)
-    inducing = choose(parameters.inducing_init, sample, n, covariance, theta, rng)
+    inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
     model = LogitSparseGP(covariance, prior, inducing, parameters.jitter, n_processes)
     stream = Stream(processes(model, positions), None, Records(), 0.0, rng)
     return ClassifierState(model, theta, stream, log_proposal, len(data.weight))
@@ -147,7 +141,7 @@ def _positions(parameters, covariance, prior, subset, theta, n_processes, rng):
     if m == 1 or not len(theta):
         return np.tile(theta, (m, 1)), np.zeros(m)
 
-    log_prior = log_prior_of(parameters.kernel, covariance.kernel.theta)
+    log_prior = log_prior_of(parameters.search.kernel, covariance.kernel.theta)
 
     def slope_at(one):
         search = KernelSearch(covariance, subset, n_processes, parameters.jitter, log_prior)
@@ -174,7 +168,7 @@ def update(parameters, state, data, n_processes):
     elif isinstance(parameters.inducing_init, str):
         state = move_inducing(state, data.X, n_inducing(parameters.n_inducing))
     state = _add(parameters, state, data)
-    retains = whole is not None and state.n_fitted < parameters.n_subset
+    retains = whole is not None and state.n_fitted < parameters.search.n_subset
     return with_results(parameters, state._replace(retained=whole if retains else None))
 
 
@@ -217,12 +211,10 @@ def _add(parameters, state, data):
 
 def _started(parameters, model, particles, data, rng):
     """Particles with the q(u) of some of the rows, each of them for many."""
-    whole = Batch(data.X, data.y[:, 0], data.weight)
-    some = some_rows(whole, _FIRST_ROWS, rng)
-    batch = some._replace(
-        weight=some.weight * (data.weight.sum() / some.weight.sum()),
-        local=no_sites(len(some.weight), len(particles.theta)),
-    )
+    whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
+    some = take(whole, _FIRST_ROWS, rng)
+    some = some._replace(weight=some.weight * (data.weight.sum() / some.weight.sum()))
+    batch = batch_of(some, len(particles.theta))
     return complete(drive(iterations(model, particles, (batch,), parameters.rounds))).particles
 
 

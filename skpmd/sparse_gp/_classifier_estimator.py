@@ -3,15 +3,12 @@
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
-from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.results import ParticleResults
 from skpmd._base.utils import warn
 from skpmd._base.validation import (
     checked_weights,
@@ -31,13 +28,13 @@ from skpmd.sparse_gp._classification_fit import (
 )
 from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data, kind_of_rows
+from skpmd.sparse_gp._estimator import PROCESS_CONSTRAINTS, ProcessResults
 from skpmd.sparse_gp._findings import at_independence
-from skpmd.sparse_gp._inducing import INITS
+from skpmd.sparse_gp._hyperparameters import Search
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
-from skpmd.sparse_gp._model import MAX_JITTER
 
 
-class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):
+class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResults):
     """Gaussian process classification with inducing inputs, for any number of rows.
 
     It is an alternative to `sklearn.gaussian_process.GaussianProcessClassifier`, which can handle
@@ -183,22 +180,13 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     """
 
     _parameter_constraints: dict = {
-        **LOOP_CONSTRAINTS,
-        "kernel": [None, Kernel],
-        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
-        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
-        "n_subset": [Interval(Integral, 1, None, closed="left")],
-        "hyperprior": [list, tuple, None],
-        "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "inducing_init": [StrOptions(set(INITS)), "array-like"],
-        "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
+        **PROCESS_CONSTRAINTS,
         "tol": [Interval(Real, 0, None, closed="neither")],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"posterior", "uniform"})],
-        "prior": [BaseEstimator, None],
     }
     _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
-    _adopted_attributes = (*ParticleResults._adopted_attributes, "classes_")
+    _adopted_attributes = (*ProcessResults._adopted_attributes, "classes_")
 
     def __init__(
         self,
@@ -367,29 +355,15 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         return self
 
     @result
-    def kernel_(self):
-        """Fitted kernel."""
-        return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
-
-    @result
     def inducing_(self):
         """Inducing inputs."""
         return self._state.model.inducing
 
-    @result
-    def log_marginal_likelihood_value_(self):
-        """Log evidence of the best particle, by expectation propagation."""
-        return self._state.model.best_evidence(self._state.particles)
-
-    @result
-    def n_iter_(self):
-        """Number of iterations."""
-        return self._state.stream.records.n
-
     def _parameters(self):
         """The parameters as a record."""
         options = self._loop_options(kernel="gaussian", rejuvenation="never")
-        return self._record(ClassifierParameters, options=options)
+        search = self._record(Search, n_refine=0)
+        return self._record(ClassifierParameters, search=search, options=options)
 
     def _validated(self, X, y, reset):
         X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), reset=reset)

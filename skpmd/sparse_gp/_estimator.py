@@ -22,6 +22,7 @@ from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._findings import kernel_findings, warn_of_open_variance
 from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
+from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged, refuse_neighbours
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
@@ -42,9 +43,40 @@ _FITS = {
     "full_scale": (fit_full_scale, update_full_scale),
 }
 _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
+PROCESS_CONSTRAINTS = {
+    **LOOP_CONSTRAINTS,
+    "kernel": [None, Kernel],
+    "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+    "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+    "n_subset": [Interval(Integral, 1, None, closed="left")],
+    "hyperprior": [list, tuple, None],
+    "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "inducing_init": [StrOptions(set(INITS)), "array-like"],
+    "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
+    "prior": [BaseEstimator, None],
+}
 
 
-class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
+class ProcessResults(ParticleResults):
+    """What estimators of processes show alike."""
+
+    @result
+    def kernel_(self):
+        """Fitted kernel."""
+        return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
+
+    @result
+    def log_marginal_likelihood_value_(self):
+        """Log evidence of the best particle, under the approximation."""
+        return self._state.model.best_evidence(self._state.particles)
+
+    @result
+    def n_iter_(self):
+        """Number of steps, passes or iterations."""
+        return self._state.stream.records.n
+
+
+class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessResults):
     """Gaussian process regression for many rows: by inducing inputs, nearest neighbours, or both.
 
     Each particle is one set of hyperparameters of the kernel. The values u of the process at the
@@ -274,28 +306,19 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     """
 
     _parameter_constraints: dict = {
-        **LOOP_CONSTRAINTS,
-        "kernel": [None, Kernel],
+        **PROCESS_CONSTRAINTS,
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
-        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
-        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
-        "n_subset": [Interval(Integral, 1, None, closed="left")],
         "n_refine": [Interval(Integral, 0, None, closed="left")],
-        "hyperprior": [list, tuple, None],
         "normalize_y": ["boolean"],
-        "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "inducing_init": [StrOptions(set(INITS)), "array-like"],
         "approximation": [StrOptions({*APPROXIMATIONS, *_FITS})],
         "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "reservoir_size": [Interval(Integral, 1, None, closed="left")],
-        "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
         "likelihood": [StrOptions({"gaussian", "student_t"})],
         "df": [Interval(Real, 2, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
         "n_particles": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
-        "prior": [BaseEstimator, None],
     }
     _frozen_parameters = (
         "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
@@ -432,8 +455,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             data = self._read(X, y, sample_weight, noise_variance)
             if not is_in_memory(data.X):
-                parameters = parameters._replace(approximation=self._without_neighbours())
-            fitted = _FITS.get(parameters.approximation, (fit, update))[0]
+                parameters = parameters.replaced(approximation=self._without_neighbours())
+            fitted = _FITS.get(parameters.form.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, data))
             self._freeze()
         self._warn(data, fitted_kernel=True)
@@ -489,13 +512,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             parameters, before = self._parameters(), self._state_or_prior()
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
-            if parameters.approximation == "auto":
+            if parameters.form.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
-                parameters = parameters._replace(approximation=taken)
+                parameters = parameters.replaced(approximation=taken)
             if parameters.n_particles == "auto" and parameters.weighting != "posterior":
                 taken = 1 if before is None else len(before.particles.theta)
-                parameters = parameters._replace(n_particles=taken)
-            updated = _FITS.get(parameters.approximation, (fit, update))[1]
+                parameters = parameters.replaced(n_particles=taken)
+            updated = _FITS.get(parameters.form.approximation, (fit, update))[1]
             state = updated(parameters, before, data)
             self._set_state(state)
             self._freeze()
@@ -571,11 +594,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         return log_marginal_likelihood(covariance, theta, self._state.sample, eval_gradient)
 
     @result
-    def kernel_(self):
-        """Fitted kernel."""
-        return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
-
-    @result
     def inducing_(self):
         """Inducing inputs; raises AttributeError if there are none."""
         if self.approximation_ == "vecchia":
@@ -587,23 +605,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         """The approximation taken."""
         return self._state.model.approximation
 
-    @result
-    def log_marginal_likelihood_value_(self):
-        """Log marginal likelihood of the best particle, under the approximation."""
-        return self._state.model.best_evidence(self._state.particles)
-
-    @result
-    def n_iter_(self):
-        """Number of steps or passes."""
-        return self._state.stream.records.n
-
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """The parameters as a record."""
         # The kernel of the rejuvenation is not that of the process.
         rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
         options = self._loop_options(kernel="gaussian", rejuvenation=rejuvenation)
-        return self._record(GPParameters, options=options)
+        search, form = self._record(Search), self._record(Form)
+        return self._record(GPParameters, search=search, form=form, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), y_numeric=True, reset=reset,

@@ -29,6 +29,8 @@ from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,
+    Form,
+    Search,
     check_kernel,
     fit_hyperparameters,
     n_inducing,
@@ -96,10 +98,10 @@ def initialise(parameters, data, rng):
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=df is not None)
     rows = ScaledRows(data, scaler, parameters.batch_size)
     whole = Population(rows, df)
-    sample = take(whole, parameters.n_subset, rng)
-    covariance = new_covariance(parameters.kernel, sample)
+    sample = take(whole, parameters.search.n_subset, rng)
+    covariance = new_covariance(parameters.search.kernel, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
-    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
+    prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):
         theta, sample = stage(
             lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng), rng
@@ -117,7 +119,7 @@ def initialise(parameters, data, rng):
             n = len(sample.weight)
             if m == 1 or not len(theta) or n > FEW_ROWS or n < len(whole.weight):
                 return draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
-            weak = covariance.is_fast and parameters.hyperprior is None
+            weak = covariance.is_fast and parameters.search.hyperprior is None
             its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
             return draw_posterior(evidence, its, theta, m, n, rng)
 
@@ -146,7 +148,7 @@ def fit(parameters, data):
     """
     options = parameters.options._replace(total_samples=None, forgetting=0.0)
     if parameters.weighting != "posterior":
-        return update(parameters._replace(options=options), None, data)
+        return update(parameters.replaced(options=options), None, data)
     rng = as_generator(parameters.random_state)
     state, rows = initialise(parameters, data, rng)
     options = options._replace(n_particles=len(state.particles.theta))
@@ -162,7 +164,7 @@ def fit_kernels(parameters, data):
     All rows are inducing inputs, and predictions average over draws of the posterior.
     """
     rng = as_generator(parameters.random_state)
-    parameters = parameters._replace(approximation="fitc", n_inducing=len(data.y))
+    parameters = parameters.replaced(approximation="fitc", n_inducing=len(data.y))
     state, rows = initialise(parameters, data, rng)
     model, m = state.model, len(state.particles.theta)
     sample = take(Population(rows), len(data.y), rng)
@@ -192,11 +194,11 @@ def update(parameters, state, data):
         state, rows = initialise(parameters, whole, as_generator(parameters.random_state))
     else:
         rows = ScaledRows(data, state.scaler, parameters.batch_size)
-        if whole is None or state.n_fitted >= parameters.n_subset:
+        if whole is None or state.n_fitted >= parameters.search.n_subset:
             _warn_of_surprise(state, rows)
-        if isinstance(parameters.inducing_init, str):
+        if isinstance(parameters.form.inducing_init, str):
             total = state.stream.seen + rows.total
-            n = n_inducing(parameters.n_inducing, total, parameters.weighting)
+            n = n_inducing(parameters.form.n_inducing, total, parameters.weighting)
             state = move_inducing(state, rows.data.X, n)
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
@@ -238,8 +240,9 @@ def interrupted(state):
 
 def _n_needed(parameters, state):
     """Number of distinct rows after which the kernel is not fitted again."""
-    refines = parameters.optimizer is not None and state.model.covariance.is_fast
-    return max(parameters.n_subset, parameters.n_refine) if refines else parameters.n_subset
+    search = parameters.search
+    refines = search.optimizer is not None and state.model.covariance.is_fast
+    return max(search.n_subset, search.n_refine) if refines else search.n_subset
 
 
 def next_fit(parameters, state):
@@ -247,7 +250,7 @@ def next_fit(parameters, state):
 
     The more there have been, the more a fit costs and the less it changes.
     """
-    return (2 if state.n_fitted < parameters.n_subset else 4) * state.n_fitted
+    return (2 if state.n_fitted < parameters.search.n_subset else 4) * state.n_fitted
 
 
 def retained_with(parameters, state, data):
@@ -384,20 +387,10 @@ class GPParameters(NamedTuple):
     ``options``, the last, are those of the engine's loop.
     """
 
-    kernel: Any
+    search: Search
+    form: Form
     alpha: Any
-    optimizer: Any
-    n_restarts_optimizer: int
-    n_subset: int
-    n_refine: int
-    hyperprior: list | None
     normalize_y: bool
-    n_inducing: int | str
-    inducing_init: Any
-    approximation: str
-    n_neighbors: int | str
-    reservoir_size: int
-    jitter: float
     likelihood: str
     df: float
     n_particles: int
@@ -406,6 +399,14 @@ class GPParameters(NamedTuple):
     tol: float
     random_state: Any
     options: Options
+
+    def replaced(self, **changes):
+        """The record with other values, whichever part they stand in."""
+        search, form = (
+            part._replace(**{name: changes.pop(name) for name in part._fields if name in changes})
+            for part in (self.search, self.form)
+        )
+        return self._replace(search=search, form=form, **changes)
 
     @property
     def student_df(self):

@@ -1,5 +1,7 @@
 """A kernel, its hyperparameters from some of the rows, and the model that they make."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -38,6 +40,33 @@ _MAX_STORED = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
+
+
+class Search(NamedTuple):
+    """Parameters of the search for a kernel, as an estimator documents them."""
+
+    kernel: Any
+    optimizer: Any
+    n_restarts_optimizer: int
+    n_subset: int
+    n_refine: int
+    hyperprior: list | None
+
+
+class Form(NamedTuple):
+    """Parameters of how a process is approximated, as an estimator documents them."""
+
+    approximation: str
+    n_inducing: int | str
+    inducing_init: Any
+    n_neighbors: int | str
+    reservoir_size: int
+    jitter: float
+
+    @property
+    def is_given(self):
+        """Whether inducing inputs, or their number, are the user's."""
+        return self.n_inducing != "auto" or not isinstance(self.inducing_init, str)
 
 
 def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
@@ -107,7 +136,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     Returns theta (d,), in logs, and the `Sample` of the search, with noise according to its errors
     if noise is Student's.
     """
-    optimizer, df = parameters.optimizer, parameters.student_df
+    optimizer, df = parameters.search.optimizer, parameters.student_df
     if optimizer is None or not covariance.kernel.n_dims:
         theta = covariance.kernel.theta
         for _ in range(0 if df is None else _STUDENT_ROUNDS):
@@ -115,7 +144,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
         return theta, subset
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
-    n_restarts = parameters.n_restarts_optimizer
+    n_restarts = parameters.search.n_restarts_optimizer
     write(f"kernel: search by the evidence of {n_rows} rows")
     theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng)
     if df is not None:
@@ -129,7 +158,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
             covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE_EVALUATIONS
         )
         n_rows = len(subset.y)
-    many = min(parameters.n_refine, len(whole.weight)) > n_rows
+    many = min(parameters.search.n_refine, len(whole.weight)) > n_rows
     if many and covariance.is_fast and not out_of_time(SEARCH):
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
@@ -144,14 +173,14 @@ def _student_weighed(covariance, theta, sample, df):
 
 def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
-    many, df = take(whole, parameters.n_refine, rng), parameters.student_df
+    many, df = take(whole, parameters.search.n_refine, rng), parameters.student_df
     write(f"kernel: search by the evidence of {len(many.y)} rows")
     few_inputs, more_inputs = (
         choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, MIN_INDUCING)
     )
     # The evidence of "dtc" would not prefer short length scales where they are right.
-    kind = "vfe" if parameters.approximation == "vfe" else "fitc"
-    jitter = max(SEARCH_JITTER, parameters.jitter)
+    kind = "vfe" if parameters.form.approximation == "vfe" else "fitc"
+    jitter = max(SEARCH_JITTER, parameters.form.jitter)
     model = SparseGP(covariance, None, few_inputs, kind, jitter)
 
     def best(model, thetas):
@@ -180,7 +209,7 @@ def n_particles(parameters, kernel, n_rows, n_stored):
         return int(parameters.n_particles)  # True counts as one.
     if parameters.weighting == "posterior":
         return _POSTERIOR_PARTICLES
-    is_meant = parameters.optimizer is None or not kernel.n_dims
+    is_meant = parameters.search.optimizer is None or not kernel.n_dims
     if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
@@ -198,8 +227,8 @@ def n_inducing(requested, total, weighting="stacking"):
 
 def new_model(parameters, covariance, prior, whole, theta, rng):
     """The model, its inducing inputs placed among the rows."""
-    n = n_inducing(parameters.n_inducing, whole.weight.sum(), parameters.weighting)
-    inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
+    n = n_inducing(parameters.form.n_inducing, whole.weight.sum(), parameters.weighting)
+    inducing = choose(parameters.form.inducing_init, whole, n, covariance, theta, rng)
     df = parameters.student_df
     kind, options = (SparseGP, {}) if df is None else (StudentSparseGP, {"df": df})
     # Steps carry what rows have said from one factor of K_ZZ to another, by the inverse of it.
@@ -208,8 +237,8 @@ def new_model(parameters, covariance, prior, whole, theta, rng):
         covariance,
         prior,
         inducing,
-        parameters.approximation,
-        max(SEARCH_JITTER, parameters.jitter) if by_steps else parameters.jitter,
+        parameters.form.approximation,
+        max(SEARCH_JITTER, parameters.form.jitter) if by_steps else parameters.form.jitter,
         n_targets=whole.n_targets,
         block_weighs=by_steps,
         **options,

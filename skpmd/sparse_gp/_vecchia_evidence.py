@@ -62,7 +62,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     others around it and at short length scales, and several of their ends may go on from round to
     round, until eight thousand rows or all of them decide.
     """
-    covariance, optimizer = covariances[0], parameters.optimizer
+    covariance, optimizer = covariances[0], parameters.search.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
         return covariance, covariance.kernel.theta
     if callable(optimizer):
@@ -91,7 +91,7 @@ def _last_rounds(n):
 
 def _anew(parameters, covariances, sites, sample, rng):
     """The end [(covariance, theta)] of searches that nothing but the kernel's own value begins."""
-    many, has_restarts = len(sites.weight) > _DECISIVE, parameters.n_restarts_optimizer > 0
+    many, has_restarts = len(sites.weight) > _DECISIVE, parameters.search.n_restarts_optimizer > 0
     early = [one for one in _ROUNDS if one[0] < _DECISIVE] if many else _ROUNDS
     ends = _first(parameters, covariances[:_EARLY], sites, sample, rng)
     ends = _through(early, parameters, covariances, ends, sites, sample, rng, has_restarts)
@@ -171,7 +171,7 @@ def _first(parameters, covariances, sites, sample, rng):
 
     batch = batch_of(kernel.theta)
     first = _with_best_noise(batch, kernel.theta, sample)
-    n_restarts = parameters.n_restarts_optimizer
+    n_restarts = parameters.search.n_restarts_optimizer
     placed = ()
     if n_restarts and has_units(kernel, sample):
         placed = placed_starts(covariance, sample, batch.value)
@@ -307,8 +307,8 @@ class _Batch:
         # which each counts, do not make gains look small.
         self._unit = 1.0 / len(rows)
         metric = covariance.term(metric_of).length_scale
-        self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors, _EPS)
-        if parameters.n_neighbors == "auto":
+        self._model = VecchiaGP(covariance, None, sites, metric, parameters.form.n_neighbors, _EPS)
+        if parameters.form.n_neighbors == "auto":
             self._model.n_before *= times
         self._model.neighbourhoods(rows)  # Else several threads would look for them at once.
         self._bounds = covariance.kernel.bounds

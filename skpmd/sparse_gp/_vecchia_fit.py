@@ -47,7 +47,7 @@ def fit_vecchia(parameters, data):
     rng = as_generator(parameters.random_state)
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
     rows = ScaledRows(data, scaler, parameters.batch_size)
-    sample = take(Population(rows), parameters.n_subset, rng)
+    sample = take(Population(rows), parameters.search.n_subset, rng)
     sites = _retained(parameters, _sites_of(rows), rng)
     return _fitted(parameters, sites, scaler, sample, rows.total, rng)
 
@@ -81,7 +81,7 @@ def update_vecchia(parameters, state, data):
         noise_variance=ratio * (sites.noise_variance - alpha) + alpha,
         squares=ratio * sites.squares,
     )
-    sample = take(Sample(*sites[:4]), parameters.n_subset, rng)
+    sample = take(Sample(*sites[:4]), parameters.search.n_subset, rng)
     after = _fitted(parameters, sites, new, sample, seen, rng, state)
     records = state.stream.records.joined(after.stream.records)
     return after._replace(stream=after.stream._replace(records=records))
@@ -98,7 +98,7 @@ def _retained(parameters, sites, rng, decays=False):
     Which ones depends on nothing but the inputs, and where weights decay on what is left of each
     row: those of next to nothing are dropped.
     """
-    size = parameters.reservoir_size
+    size = parameters.form.reservoir_size
     if decays:
         sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
     sites = sites.merged()
@@ -110,8 +110,9 @@ def _retained(parameters, sites, rng, decays=False):
 
 def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
-    shapes = _SHAPES if parameters.kernel is None else _SHAPES[:1]
-    covariances = [covariance_of(parameters.kernel, sample, nu, len(sites.weight)) for nu in shapes]
+    kernel, n = parameters.search.kernel, len(sites.weight)
+    shapes = _SHAPES if kernel is None else _SHAPES[:1]
+    covariances = [covariance_of(kernel, sample, nu, n) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
     if not covariance.is_fast:
         raise ValueError(
@@ -153,9 +154,9 @@ def covariance_of(kernel, sample, nu, n):
 
 def with_kernel(parameters, state, covariance, theta):
     """The state of the same rows under the best hyperparameters of a kernel, with particles."""
-    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
+    prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     metric = covariance.term(theta).length_scale
-    model = VecchiaGP(covariance, prior, state.model.sites, metric, parameters.n_neighbors)
+    model = VecchiaGP(covariance, prior, state.model.sites, metric, parameters.form.n_neighbors)
     return _with_particles(parameters, state._replace(model=model, theta=theta))
 
 
@@ -189,7 +190,7 @@ def _with_particles(parameters, state):
 
 def _drawn(parameters, model, theta, m, rng):
     """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
-    rows = some_rows(len(model.sites.weight), parameters.n_subset if m > 1 else 0, rng)
+    rows = some_rows(len(model.sites.weight), parameters.search.n_subset if m > 1 else 0, rng)
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
 
     def evidence(one, gradient):
@@ -285,17 +286,18 @@ def _with_number(parameters):
     """The parameters with a number of particles: one by default, for predictions cost much."""
     if parameters.n_particles != "auto" or parameters.weighting == "posterior":
         return parameters
-    return parameters._replace(n_particles=1)
+    return parameters.replaced(n_particles=1)
 
 
 def new_full_scale(parameters, rows, theta, n_particles, rng):
     """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
-    sites, n = rows.sites, parameters.n_inducing
+    sites, n = rows.sites, parameters.form.n_inducing
     n = n_beside(len(sites.weight), n_particles) if n == "auto" else n
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
-    inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)
-    n_nearest = _N_PREDICTION if parameters.n_neighbors == "auto" else parameters.n_neighbors
-    return FullScaleGP(rows, inducing, parameters.jitter, n_nearest)
+    inducing = choose(parameters.form.inducing_init, sample, n, rows.covariance, theta, rng)
+    n_nearest = parameters.form.n_neighbors
+    n_nearest = _N_PREDICTION if n_nearest == "auto" else n_nearest
+    return FullScaleGP(rows, inducing, parameters.form.jitter, n_nearest)
 
 
 def n_beside(n_rows, n_particles):

@@ -52,7 +52,12 @@ def test_what_is_no_number_is_named(posterior, process, wrong):
         "theta": (posterior.log_density, process.log_marginal_likelihood),
         "y": (one.log_pdf, one.crps, one.cdf),
         "alpha": (lambda values: process.predict_quantiles(ROWS, values),),
-        "level": (posterior.interval, lambda values: process.predict_interval(ROWS, values)),
+        "target": (lambda values: process.predict_proba(ROWS, values),),
+        "level": (
+            posterior.interval,
+            one.interval,
+            lambda values: process.predict_interval(ROWS, values),
+        ),
     }
     for name, methods in calls.items():
         for method in methods:
@@ -74,20 +79,6 @@ def test_points_of_a_density_are_finite_and_have_its_coordinates(posterior, thet
 def test_expectations_are_of_functions_of_particles(posterior, f):
     with pytest.raises(ValueError, match="f must return one value per particle"):
         posterior.expectation(f)
-
-
-@pytest.mark.parametrize("target", [[], None, 1, "typo"])
-def test_targets_of_a_process_are_named(process, target):
-    with pytest.raises(ValueError, match="target must be"):
-        process.predict_proba(ROWS, target)
-
-
-@pytest.mark.parametrize(
-    "inputs", [{}, np.array(2), [1.0, 2.0], [["a", "b"]], [[1e300, 0.0]], np.ones((0, 2))]
-)
-def test_inducing_inputs_are_named(inputs):
-    with pytest.raises((ValueError, TypeError), match="inducing_init"):
-        SparseGPRegressorPMD(inducing_init=inputs).fit(ROWS, ROWS[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -176,46 +167,44 @@ def test_weights_and_variances_that_are_no_numbers_are_named():
         process.fit(ROWS, np.array(words))
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "others"),
-    [
-        ("covariance_prior", [["a", "b"], ["c", "d"]], {}),
-        ("mean_prior", ["a", "b"], {}),
-        ("mean_scale_prior", ["a", "b"], {"component_prior": "independent"}),
-        ("mean_scale_prior", [1.0, 2.0, 3.0], {"component_prior": "independent"}),
-    ],
-)
-def test_priors_of_a_mixture_are_named(name, values, others):
-    with pytest.raises(ValueError, match=name):
-        GaussianMixturePMD(2, **{name: values}, **others).fit(ROWS)
+PRIORS_OF_TOPICS = ("doc_topic_prior", "topic_word_prior")
+REFUSED = [  # The estimator, a parameter, values that it cannot take, and what the error says.
+    *((LDATopicModelPMD, name, values, f"{name} must hold real numbers")
+      for name in PRIORS_OF_TOPICS for values in ({"x": 1}, ["a", "b"], [[0.5], [0.1, 0.2]])),
+    *((LDATopicModelPMD, name, values, f"{name} must be positive and finite, from")
+      for name in PRIORS_OF_TOPICS for values in ([1e300, 1.0], [1e-300, 1.0], 1e300)),
+    *((BayesianLogisticRegressionPMD, name, value, f"'{name}' parameter")
+      for name in ("prior_scale", "intercept_prior_scale", "temperature")
+      for value in (1e-300, 1e300)),
+    (GaussianMixturePMD, "covariance_prior", [["a", "b"], ["c", "d"]], "covariance_prior"),
+    (GaussianMixturePMD, "mean_prior", ["a", "b"], "mean_prior"),
+    (GaussianMixturePMD, "mean_scale_prior", ["a", "b"], "mean_scale_prior"),
+    (GaussianMixturePMD, "mean_scale_prior", [1.0, 2.0, 3.0], "mean_scale_prior"),
+    (GaussianMixturePMD, "mean_prior", [1e300, 1.0], "mean_prior is .* of the rows"),
+    (GaussianMixturePMD, "mean_prior", [1e9, 0.0], "mean_prior is .* of the rows"),
+    (GaussianMixturePMD, "covariance_prior", 1e300 * np.eye(2), "covariance_prior is .* of the"),
+    *((SparseGPRegressorPMD, "inducing_init", inputs, "inducing_init") for inputs in
+      ({}, np.array(2), [1.0, 2.0], [["a", "b"]], [[1e300, 0.0]], np.ones((0, 2)))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["doc_topic_prior", "topic_word_prior"])
-@pytest.mark.parametrize("values", [{"x": 1}, ["a", "b"], [[0.5], [0.1, 0.2]]])
-def test_priors_of_topics_are_named(name, values):
-    with pytest.raises(ValueError, match=rf"{name} must hold real numbers"):
-        LDATopicModelPMD(2, **{name: values}).fit(WORDS)
-
-
-@pytest.mark.parametrize("name", ["doc_topic_prior", "topic_word_prior"])
-@pytest.mark.parametrize("values", [[1e300, 1.0], [1e-300, 1.0], 1e300])
-def test_priors_that_single_precision_cannot_hold_are_refused(name, values):
-    with pytest.raises(ValueError, match=rf"{name} must be positive and finite, from"):
-        LDATopicModelPMD(2, **{name: values}).fit(WORDS)
+@pytest.mark.parametrize("kind, name, value, words", REFUSED)
+def test_values_of_parameters_that_cannot_be_are_named(kind, name, value, words):
+    params = {name: value}
+    if name == "mean_scale_prior":
+        params["component_prior"] = "independent"
+    if kind in (GaussianMixturePMD, LDATopicModelPMD):
+        params["n_components"] = 2
+    y = None if "n_components" in params else CLASSES
+    rows = WORDS if kind is LDATopicModelPMD else ROWS
+    with pytest.raises((ValueError, TypeError), match=words):
+        kind(**params).fit(rows, y)
 
 
 @pytest.mark.parametrize("kind", [LDATopicModelPMD, GaussianMixturePMD])
 def test_totals_that_single_precision_cannot_hold_are_refused(kind):
     with pytest.raises(ValueError, match="'total_samples' parameter"):
         kind(2, total_samples=1e300).partial_fit(WORDS)
-
-
-@pytest.mark.parametrize("name", ["n_components", "n_particles"])
-def test_true_is_one(name):
-    estimator = LDATopicModelPMD(**{"n_components": 2, "n_particles": 2, name: True})
-    assert np.isfinite(estimator.partial_fit(WORDS).topic_word_).all()
-    mixture = GaussianMixturePMD(**{"n_components": 2, "n_particles": 2, name: True})
-    assert np.isfinite(mixture.fit(ROWS).means_).all()
 
 
 def test_counts_that_single_precision_makes_zero_are_no_words():
@@ -269,15 +258,6 @@ def test_draws_of_a_prior_are_finite_numbers_of_one_shape(draws, words):
         model(sample_prior=draws).fit(ROWS)
 
 
-@pytest.mark.parametrize("name", ["log_likelihood", "log_prior"])
-def test_a_value_that_is_no_number_is_shown_with_its_particle(name):
-    def wrong(theta, *_):
-        return np.where(theta[:, 0] > 0.0, np.nan, 0.0)
-
-    with pytest.raises(FloatingPointError, match=rf"{name} returned nan .* theta = \[\d"):
-        model(**{name: wrong}).fit(ROWS)
-
-
 @pytest.mark.parametrize(
     "found",
     [None, np.zeros(3), (np.zeros(3),) * 3, "word", (0.0, "word"), (0.0, 1j)],
@@ -286,12 +266,6 @@ def test_a_value_that_is_no_number_is_shown_with_its_particle(name):
 def test_gradients_are_two_arrays_of_numbers(found):
     with pytest.raises(ValueError, match="log_joint_gradient must"):
         model(log_joint_gradient=lambda theta, X, y: found).fit(ROWS)
-
-
-def test_a_likelihood_of_nothing_is_named():
-    nowhere = model(log_likelihood=lambda theta, X, y: np.full(len(theta), -np.inf))
-    with pytest.raises(FloatingPointError, match="log_likelihood"):
-        nowhere.fit(ROWS)
 
 
 def test_slopes_of_1e300_end_without_a_warning_of_numpy():
@@ -334,19 +308,6 @@ def test_columns_without_variance_that_make_a_posterior_singular_are_named():
         model.fit(stamps, CLASSES[:6])
 
 
-@pytest.mark.parametrize("name", ["prior_scale", "intercept_prior_scale"])
-@pytest.mark.parametrize("scale", [1e-300, 1e300])
-def test_scales_of_priors_whose_squares_are_no_numbers_are_refused(name, scale):
-    with pytest.raises(ValueError, match=f"'{name}' parameter"):
-        BayesianLogisticRegressionPMD(**{name: scale}).fit(ROWS, CLASSES)
-
-
-@pytest.mark.parametrize("temperature", [1e-300, 1e300])
-def test_temperatures_that_lose_the_prior_are_refused(temperature):
-    with pytest.raises(ValueError, match="'temperature' parameter"):
-        BayesianLogisticRegressionPMD(temperature=temperature).fit(ROWS, CLASSES)
-
-
 def test_parameters_in_single_precision():
     """Bounds beyond its largest number overflowed where scikit-learn compares them."""
     with np.errstate(over="raise"):
@@ -361,16 +322,3 @@ def test_parameters_that_predictions_of_topics_take_are_checked(query):
     topics.set_params(max_doc_update_iter=None)
     with pytest.raises(ValueError, match="max_doc_update_iter"):
         getattr(topics, query)(WORDS)
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("mean_prior", [1e300, 1.0]),
-        ("mean_prior", [1e9, 0.0]),
-        ("covariance_prior", 1e300 * np.eye(2)),
-    ],
-)
-def test_priors_of_mixtures_far_from_the_rows_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} is .* of the rows"):
-        GaussianMixturePMD(2, **{name: value}).fit(ROWS)

@@ -1,8 +1,8 @@
 """Simulation-based calibration (Talts et al. 2018): ranks of the truth among posterior draws.
 
 For theta from the prior and data from the model, the rank of theta among independent posterior
-draws is uniform if and only if the posterior is right on average. 200 replications (2000 in the
-slow run), seeds fixed beforehand; the chi-square test over 20 bins must not reject at 1 % after
+draws is uniform if and only if the posterior is right on average. 2000 replications, seeds fixed
+beforehand; the chi-square test over 20 bins must not reject at 1 % after
 Bonferroni's correction over the parameters.
 """
 
@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from skpmd import ParticleMirrorDescent
 
-DRAWS, BINS = 99, 20
+DRAWS, BINS, REPLICATIONS = 99, 20, 2000
 
 
 def line_log_likelihood(theta, X, y):
@@ -51,17 +51,16 @@ def sample_prior(rng, m):
     [
         (line_log_likelihood, line_data, True),
         (line_log_likelihood, line_data, False),
-        pytest.param(square_log_likelihood, square_data, True, marks=pytest.mark.slow),
+        (square_log_likelihood, square_data, True),
     ],
     ids=["conjugate", "conjugate without polish", "bimodal"],
 )
-@pytest.mark.parametrize("replications", [200, pytest.param(2000, marks=pytest.mark.slow)])
-def test_ranks_are_uniform(log_likelihood, simulate, reweight, replications):
+def test_ranks_are_uniform(log_likelihood, simulate, reweight):
     rng = np.random.default_rng(20240611)
     ranks = []
     # Without polish, exact averaging over one pass ends at the posterior; nothing else does.
     steps = {} if reweight else {"step_schedule": "rows", "max_iter": 1}
-    for seed in range(replications):
+    for seed in range(REPLICATIONS):
         theta = rng.standard_normal(2)
         X, y = simulate(theta, rng)
         pmd = ParticleMirrorDescent(

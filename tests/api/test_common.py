@@ -42,11 +42,11 @@ class _NormalMean(ParticleMirrorDescent):
 
 
 # Each estimator in its default setting, for the default suite (a model of the user's has functions;
-# fewer rows and one search where a search would take long).
+# fewer rows where a search would take long).
 DEFAULTS = [
     BayesianLogisticRegressionPMD(),
     _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
-    SparseGPRegressorPMD(n_restarts_optimizer=0),
+    SparseGPRegressorPMD(n_subset=50),
     SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
     GaussianMixturePMD(),
     LDATopicModelPMD(),

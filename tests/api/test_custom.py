@@ -253,13 +253,14 @@ def test_reaching_the_bound_on_splits_is_never_silent():
         (
             {"log_likelihood": lambda theta, X, y: np.full(len(theta), np.nan)},
             FloatingPointError,
-            "log_likelihood returned nan",
+            r"log_likelihood returned nan .* theta = \[",
         ),
         (
             {"log_likelihood": lambda theta, X, y: np.full(len(theta), -np.inf)},
             FloatingPointError,
             "zero posterior density",
         ),
+        ({"log_prior": lambda theta: np.nan * theta[:, 0]}, FloatingPointError, "log_prior ret"),
         ({"log_prior": 3}, ValueError, "log_prior"),
         ({"bandwidth": "wide"}, ValueError, "bandwidth"),
         ({"bandwidth": 1.5}, ValueError, "bandwidth must be at most 1"),

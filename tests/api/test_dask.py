@@ -273,7 +273,7 @@ def on(cluster, model, *data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_workers", [1, 2, 4])
+@pytest.mark.parametrize("n_workers", [1, 4])
 def test_every_route_has_the_same_posterior_on_any_number_of_workers(n_workers):
     distributed = pytest.importorskip("distributed")
     off = {}

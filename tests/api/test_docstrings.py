@@ -7,7 +7,6 @@ import pkgutil
 import re
 import textwrap
 
-import numpy as np
 import pytest
 from numpydoc.docscrape import NumpyDocString
 from sklearn.metrics._scorer import _BaseScorer
@@ -221,64 +220,3 @@ def test_every_public_name_is_on_the_page_of_the_api(name):
     text = (ROOT / "docs" / "api.rst").read_text(encoding="utf-8")
     listed = {word.strip(".").removeprefix("skpmd.") for word in re.findall(r"[\w.]+", text)}
     assert name.removeprefix("skpmd.") in listed
-
-
-def root(x, power=2.0, **options):
-    """Roots.
-
-    Parameters
-    ----------
-    x : array-like of shape (n,)
-        Numbers.
-    power : float, default=2.0
-        Which.
-    **options : dict
-        Of NumPy.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Roots.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-
-    Examples
-    --------
-    >>> root([4.0])
-    array([2.])
-    """
-    if np.min(x) < 0.0:
-        raise ValueError("x has no roots.")
-    return np.power(x, 1.0 / power, **options)
-
-
-@pytest.mark.parametrize(
-    "lost, found",
-    [
-        ("Roots.\n", "a summary"),
-        ("power : float, default=2.0\n    Which.\n", "power"),
-        ("**options : dict\n    Of NumPy.\n", "options"),
-        (" : array-like of shape (n,)", "the type of x"),
-        ("float, ", "the type of power"),
-        ("    Which.\n", "a description of power"),
-        (" of shape (n,)", "the shape of x"),
-        ("Returns\n-------\nndarray of shape (n,)\n    Roots.\n", "Returns"),
-        ("Raises\n------\nValueError\n    If there are none.\n", "Raises"),
-        ("Examples\n--------\n>>> root([4.0])\narray([2.])", "Examples"),
-    ],
-)
-def test_what_a_docstring_has_lost_is_noticed(monkeypatch, lost, found):
-    text = inspect.getdoc(root)
-    assert lacks(root) == [] and lost in text
-    monkeypatch.setattr(root, "__doc__", text.replace(lost, "", 1))
-    assert lacks(root) == [found]
-
-
-def test_an_estimator_without_its_source_is_noticed(monkeypatch):
-    estimator = skpmd.GaussianMixturePMD
-    text = re.sub(r"(?s)References\n-.*?(?=Examples\n-)", "", inspect.getdoc(estimator))
-    monkeypatch.setattr(estimator, "__doc__", text)
-    assert lacks(estimator) == ["References"]

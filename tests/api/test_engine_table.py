@@ -16,11 +16,10 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd.engine import mirror
 from skpmd.mixture import _smc_fit
 from tests.tools.engine_calls import PARTS, counted
 from tests.tools.exact_models import LOG_GAMMAS, NORMAL_MEAN
-from tests.tools.source import ROOT, modules, needs_source
+from tests.tools.source import ROOT, needs_source
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -154,26 +153,6 @@ def counts_on_request(model, name):
     return _KNOWN[model, "request", name]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("model", MODELS)
-def test_nothing_goes_without_the_step(model, method, monkeypatch):
-
-    def broken(*args, **kwargs):
-        raise NotImplementedError("no step")
-
-    for name in modules():
-        module = __import__("sys").modules.get(name)
-        for attribute in ("step", "segments"):
-            if module and vars(module).get(attribute) is getattr(mirror, attribute):
-                if module is not mirror:
-                    monkeypatch.setattr(module, attribute, broken)
-    monkeypatch.setattr(mirror, "step", broken)
-    monkeypatch.setattr(mirror, "segments", broken)
-    with pytest.raises(NotImplementedError, match="no step"):
-        counts_of(model, method)
-
-
 def test_counts_are_those_of_the_engine():
     """Two passes of two batches each, one reweighting that nothing has to follow, and the fit by
     values that the outcome is held against."""
@@ -188,9 +167,3 @@ def test_counts_are_those_of_the_engine():
     with counted() as counts:
         model.posterior_.interval()
     assert not counts
-
-
-if __name__ == "__main__":
-    for one in MODELS:
-        for method in ("fit", "partial_fit"):
-            print(f"{one}.{method}", dict(counts_of(one, method)))

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import norm
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import check_scoring, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -86,16 +85,6 @@ def test_scores_are_averages_of_what_the_distribution_says():
         found = score(y, dist, sample_weight=weight, **options)
         assert type(found) is float
         assert found == pytest.approx(np.average(values, weights=weight), rel=1e-13)
-
-
-def test_scores_of_a_standard_normal():
-    dist = NormalMixture([0.0], [1.0])
-    assert negative_log_predictive_density([1.5], dist) == pytest.approx(-norm.logpdf(1.5))
-    assert crps([0.0], dist) == pytest.approx((np.sqrt(2.0) - 1.0) / np.sqrt(np.pi), rel=1e-14)
-    assert interval_width([0.0], dist, level=0.95) == pytest.approx(2 * norm.ppf(0.975))
-    assert interval_coverage([1.95], dist, level=0.95) == 1.0
-    assert interval_coverage([1.97], dist, level=0.95) == 0.0
-    assert interval_coverage([-1.97], dist, level=0.95) == 0.0
 
 
 def test_a_certain_prediction_is_scored_by_its_absolute_error():
@@ -239,13 +228,6 @@ def test_weights_are_routed():
             params={"sample_weight": weight},
         )
     np.testing.assert_allclose(found["test_score"], expected, rtol=1e-13)
-
-
-def test_a_classifier_is_no_regressor_with_distributions():
-    X, y = make_line()
-    model = LogisticRegression().fit(X, y > 0)
-    with pytest.raises(TypeError, match="dist must be a NormalMixture"):
-        neg_crps_scorer(model, X, y > 0)
 
 
 @pytest.mark.parametrize("scorer", SCORERS)

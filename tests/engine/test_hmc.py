@@ -54,30 +54,6 @@ def test_moments_of_a_normal(d, known):
     assert np.abs(draws.std(axis=0) / sd - 1).max() < 0.1
 
 
-def test_a_cliff_beside_a_slope():
-    # theta ~ N(0, 1) with one observation sigmoid(-100 theta): half a normal with a steep edge, as
-    # a rare dummy makes it. Exact moments by quadrature.
-    grid = np.linspace(-8, 2, 200_001)
-    density = np.exp(-0.5 * grid**2 + log_expit(-100 * grid))
-    density /= density.sum()
-    mean = density @ grid
-    sd = np.sqrt(density @ (grid - mean) ** 2)
-
-    def log_joint_gradient(theta):
-        z = theta[:, 0]
-        value = -0.5 * z**2 + log_expit(-100 * z)
-        return value, (-z - 100 * np.exp(log_expit(100 * z)))[:, None]
-
-    rng = np.random.default_rng(0)
-    start = -np.abs(rng.standard_normal((N_CHAINS, 1)))
-    *_, chains = hamiltonian(
-        log_joint_gradient, start, np.zeros(1), np.eye(1), rng, target_ess=2000, max_iter=2000
-    )
-    assert chains.r_hat < 1.02
-    assert abs(chains.draws.mean() - mean) < 4.5 * sd / np.sqrt(chains.ess)
-    assert abs(chains.draws.std() / sd - 1) < 0.1
-
-
 def test_chains_that_cannot_meet_are_not_certified_and_end_at_the_first_look():
     """Two modes 20 sds apart, half of the chains in each. A thousand iterations more took minutes
     where steps are short."""

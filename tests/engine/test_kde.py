@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import kstest, multivariate_normal
 
-from skpmd.engine import compact_sums, kde
+from skpmd.engine import kde, kernel_sums
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.kde import KERNELS
 from skpmd.engine.particles import moments
@@ -214,6 +214,6 @@ def test_compact_sums_are_those_of_all_pairs(n, m, d):
     with np.errstate(divide="ignore"):
         inside = np.log(np.maximum(1.0 - squared / reach**2, 0.0))
     expected = logsumexp(log_weights + inside, axis=1)
-    found = compact_sums.log_sums(centres, log_weights, points, reach)
+    found = kernel_sums.compact_log_sums(centres, log_weights, points, reach)
     np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -60,21 +60,6 @@ def test_weight_is_repetition_and_batches_add_up(particles, data):
     np.testing.assert_allclose(added.log_ratio, whole.log_ratio, rtol=1e-12)
 
 
-def test_exact_averaging_ends_at_the_posterior(data):
-    """gamma = rows / rows so far, s = N / rows: after one pass of unequal batches q is Bayes'."""
-    model, rng = NormalMean(), np.random.default_rng(0)
-    particles = draw_prior(model, 200, rng)
-    seen = 0
-    for part in np.split(data, [3, 10, 11, 30]):
-        seen += len(part)
-        gamma = len(part) / seen
-        particles, _ = step(
-            particles, model, (batch_of(part),), gamma, gamma * len(data) / len(part), NEVER, rng
-        )
-    expected = norm.logpdf(data[None, :], particles.theta).sum(axis=1)  # pi is the prior
-    np.testing.assert_allclose(particles.log_ratio, expected, rtol=1e-10)
-
-
 @pytest.mark.parametrize("a, b", [(0.3, 4.0), (0.0, 1.0), (1.0, 1.0), (1.0, 0.5)])
 @pytest.mark.parametrize("fraction", [1e-6, 0.25, 0.9])
 def test_fraction_and_remainder_compose_to_the_whole_step(particles, data, a, b, fraction):

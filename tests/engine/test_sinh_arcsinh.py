@@ -34,8 +34,7 @@ def skewed_logistic(**problem):
     return gaussian, sinh_arcsinh.skewed(gaussian, model, log_joint, batches)
 
 
-@pytest.mark.parametrize("d", [1, 3, 6])
-def test_skew_axes_are_orthogonal(d):
+def test_skew_axes_are_orthogonal(d=3):
     gaussian, reference = skewed_logistic(d=d)
     rotation = np.linalg.solve(gaussian.chol, reference.factor)
     np.testing.assert_allclose(rotation.T @ rotation, np.eye(d), atol=1e-10)

@@ -146,8 +146,8 @@ DEFECTS = [
     Defect(
         "the kernel of a stream is not fitted anew after its subset",
         "sparse_gp/_fit.py",
-        "max(parameters.n_subset, parameters.n_refine) if refines",
-        "parameters.n_subset if refines",
+        "max(search.n_subset, search.n_refine) if refines",
+        "search.n_subset if refines",
         "sparse_gp/test_streams.py",
     ),
     Defect(

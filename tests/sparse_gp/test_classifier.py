@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from sklearn.metrics import log_loss
 
 from skpmd import SparseGPClassifierPMD
-from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _classification_evidence as evidence
+from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 
 KERNEL = ConstantKernel(6.0) * RBF(1.2)
@@ -196,23 +196,6 @@ def test_three_classes_are_three_processes_with_one_kernel():
     np.testing.assert_allclose(gp.predict_proba(X), shares, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_permuted_labels_permute_the_answer():
-    X, y = load_iris(return_X_y=True)
-    X = X[::3]
-    order = np.array([2, 0, 1])
-    gp = SparseGPClassifierPMD(ISOTROPIC, n_restarts_optimizer=0).fit(X, y[::3])
-    other = clone(gp).fit(X, order[y[::3]])
-    np.testing.assert_allclose(gp.kernel_.theta, other.kernel_.theta, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(gp.predict_proba(X), other.predict_proba(X)[:, order], atol=1e-4)
-    gp = fixed(n_inducing=30, random_state=0).fit(X, y[::3])
-    other = fixed(n_inducing=30, random_state=0).fit(X, order[y[::3]])
-    np.testing.assert_allclose(gp.predict_proba(X), other.predict_proba(X)[:, order], atol=1e-9)
-    X, y = data(40)
-    gp, other = fixed().fit(X, y), fixed().fit(X, 1 - y)
-    np.testing.assert_allclose(gp.predict_proba(X), other.predict_proba(X)[:, ::-1], atol=1e-6)
-
-
 # ------------------------------------------------------------------- kernels
 @pytest.mark.parametrize(
     "kernel", [KERNEL, KERNEL + WhiteKernel(0.3), ConstantKernel(2.0) * RBF(1.0) + DotProduct(1.0)]
@@ -221,7 +204,7 @@ def test_slope_of_the_evidence(kernel, monkeypatch):
     monkeypatch.setattr(evidence, "_SEARCH_TOL", 1e-8)
     monkeypatch.setattr(evidence, "_INDUCING", 20)
     X, y = data(30)
-    rows = Batch(X, y.astype(float), 1.0 + np.arange(30.0) % 2)
+    rows = Sample(X, y[:, None].astype(float), np.zeros(30), 1.0 + np.arange(30.0) % 2)
     covariance = evidence.new_covariance(kernel, rows)
     log_prior = evidence.log_prior_of(kernel, kernel.theta)
     search = evidence.KernelSearch(covariance, rows, 1, 1e-8, log_prior)
@@ -254,10 +237,9 @@ def test_particles_are_weighed_by_the_evidence():
         kernel, n_particles=60, n_restarts_optimizer=0, random_state=0, tol=0.05
     ).fit(X, y)
     grid = np.linspace(np.log(0.1), np.log(2.0), 60)
-    search = evidence.KernelSearch(
-        gp._state.model.covariance, Batch(X, y.astype(float), np.ones(120)), 1, 1e-8,
-        evidence.log_prior_of(kernel, kernel.theta),
-    )  # fmt: skip
+    sample = Sample(X, y[:, None].astype(float), np.zeros(120), np.ones(120))
+    log_prior = evidence.log_prior_of(kernel, kernel.theta)
+    search = evidence.KernelSearch(gp._state.model.covariance, sample, 1, 1e-8, log_prior)
     log_p = np.array([search.value(np.array([one]), False)[0] for one in grid])
     w = np.exp(log_p - logsumexp(log_p))
     mean = w @ grid
@@ -355,53 +337,3 @@ def test_many_rows_begin_with_some(monkeypatch):
     monkeypatch.undo()
     other = fixed(n_inducing=40, random_state=0, tol=1e-7, inducing_init=gp.inducing_).fit(X, y)
     np.testing.assert_allclose(gp.predict_proba(X), other.predict_proba(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("n", [201, 250, 399, 990])
-@pytest.mark.parametrize("weight", [1.0, 1.0 + 1e-9, 1e14])
-def test_no_row_of_a_subset_is_drawn_twice(n, weight):
-    X, weight = np.arange(n, dtype=float)[:, None], np.full(n, weight)
-    drawn = [
-        evidence.some_rows(Batch(X, X[:, 0], weight), 200, np.random.default_rng(seed))
-        for seed in range(400)
-    ]
-    for rows in drawn:
-        assert len(rows.weight) == 200 and (rows.weight == 1.0).all()
-        # A row of every stretch of rows that is two strata long.
-        assert np.diff(rows.X[:, 0]).max() < 2.0 * n / 200.0 + 1.0
-    # All rows are drawn as often: counts are nearly binomial, five of their standard deviations.
-    counts = np.bincount(np.concatenate([rows.X[:, 0] for rows in drawn]).astype(int), minlength=n)
-    p = 200.0 / n
-    assert np.abs(counts - 400.0 * p).max() < 5.0 * np.sqrt(400.0 * p * (1.0 - p)) + 1e-9
-
-
-def test_a_weight_is_copies_to_the_draw_of_a_subset():
-    rng = np.random.default_rng(0)
-    copies = rng.integers(0, 4, 300)
-    X = np.arange(300.0)[:, None]
-    weighed = evidence.some_rows(Batch(X, X[:, 0], copies.astype(float)), 150, rng)
-    assert (weighed.weight <= copies[weighed.X[:, 0].astype(int)]).all()
-    np.testing.assert_allclose(weighed.weight.sum(), 150.0)
-    # Weights of balanced classes: a row that weighs less than a stratum is drawn once at most, and
-    # together they weigh what all rows do, if that is less than n.
-    balanced = np.where(X[:, 0] < 100.0, 0.75, 0.375)
-    weighed = evidence.some_rows(Batch(X, X[:, 0], balanced), 200, rng)
-    np.testing.assert_allclose(weighed.weight.sum(), balanced.sum())
-    light = weighed.X[:, 0] >= 100.0
-    assert len(np.unique(weighed.weight[light])) == 1
-    assert abs(weighed.weight[light].sum() - 75.0) < 1.0
-
-
-def test_ctrl_c_in_a_search_for_a_kernel_ends_it(monkeypatch):
-    statistics, calls = evidence.LogitSparseGP.statistics, []
-
-    def interrupted(*args):
-        calls.append(args)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return statistics(*args)
-
-    monkeypatch.setattr(evidence.LogitSparseGP, "statistics", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        SparseGPClassifierPMD(random_state=0).fit(*data(50))
-    assert len(calls) == 3

@@ -43,11 +43,6 @@ def test_number_of_inducing_inputs(n_rows, n_particles, expected):
     assert n_beside(n_rows, n_particles) == expected
 
 
-def test_default_number_of_inducing_inputs():
-    gp = process(n_inducing="auto", n_particles=1).fit(*problem(2700))
-    assert gp._state.model.n_inducing == 1080
-
-
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("all_of", [{"n_neighbors": 140}, {"n_inducing": 140}])
 def test_all_neighbours_or_all_inducing_inputs_are_the_exact_process(name, all_of):
@@ -164,22 +159,6 @@ def test_particles_average(weighting):
         each.append(gp._state.model.predict(one, gp._state.conditional(i), at)[0][:, 0])
     assert_allclose(gp.predict(at), gp._state.weights @ np.array(each), rtol=1e-10)
     assert np.isfinite(weights).all() and np.ptp(each, axis=0).max() > 1e-4
-
-
-@pytest.mark.filterwarnings("ignore:.*Raise n_inducing")
-def test_better_than_either_where_there_is_something_of_both():
-    """Draws of a process in four columns: errors of f at new places, at equal numbers."""
-    rng = np.random.default_rng(0)
-    X, at = rng.uniform(-1.0, 1.0, (1500, 4)), rng.uniform(-1.0, 1.0, (500, 4))
-    kernel = RBF(1.0) + WhiteKernel(0.01)
-    both = np.vstack([X, at])
-    f = np.linalg.cholesky(RBF(1.0)(both) + 1e-8 * np.eye(2000)) @ rng.standard_normal(2000)
-    y = f[:1500] + 0.1 * rng.standard_normal(1500)
-    error = {}
-    for name in ("fitc", "vecchia", "full_scale"):
-        gp = process(kernel, approximation=name, n_inducing=100, n_neighbors=15).fit(X, y)
-        error[name] = np.sqrt(np.mean((gp.predict(at) - f[1500:]) ** 2))
-    assert error["full_scale"] < 0.85 * min(error["fitc"], error["vecchia"])
 
 
 def test_refusals():

@@ -202,8 +202,9 @@ def test_particles_lie_around_what_many_rows_found():
     ],
 )
 def test_the_automatic_number_of_particles(n, n_stored, params, m):
-    assert n_particles(SparseGPRegressorPMD(**params), KERNEL, n, n_stored) == m
-    assert n_particles(SparseGPRegressorPMD(), RBF(1.0, "fixed"), n, n_stored) == 1
+    parameters = SparseGPRegressorPMD(**params)._parameters()
+    assert n_particles(parameters, KERNEL, n, n_stored) == m
+    assert n_particles(SparseGPRegressorPMD()._parameters(), RBF(1.0, "fixed"), n, n_stored) == 1
 
 
 def test_few_rows_are_predicted_by_an_average_by_default():

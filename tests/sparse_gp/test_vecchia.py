@@ -117,25 +117,6 @@ def test_a_column_of_many_groups_is_found(monkeypatch):
     assert np.exp(gp.kernel_.theta[-1]) < 0.1  # The true one is .04.
 
 
-@pytest.mark.slow_but("kernel0")
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        ConstantKernel(1.0) * RBF(0.5, "fixed") + WhiteKernel(1.0),
-        RBF(0.5) + WhiteKernel(1.0, "fixed"),
-        Matern([0.5, 0.5], nu=1.5),
-    ],
-)
-def test_noise_under_a_kernel_with_fixed_parts(kernel, monkeypatch):
-    """Searches with one short length scale need one that is free, and one noise or none."""
-    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 400)
-    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((300, None, 5, 1), (400, None, 5, 1)))
-    X = np.random.default_rng(0).uniform(-3.0, 3.0, (500, 2))
-    y = np.random.default_rng(1).standard_normal(500)
-    fitted = process(kernel, n_particles=1, n_restarts_optimizer=1).fit(X, y)
-    assert np.isfinite(fitted.kernel_.theta).all()
-
-
 @pytest.mark.slow
 def test_more_rows_may_decide_for_what_is_rough(monkeypatch):
     """One of thirty fits to the flights was too smooth by chance: its RMSE was larger by .04."""
@@ -436,19 +417,6 @@ def test_forgetting():
     assert_allclose(gp.predict(X), weighted.fit(X, y, sample_weight=weight).predict(X), atol=1e-9)
 
 
-def test_copies_take_no_room_in_the_reservoir():
-    """In a fit and in parts: rows at 40 places are 40 rows, however many copies there are."""
-    places = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 2))
-    X = np.tile(places, (10, 1))
-    y = np.sin(X).sum(axis=1) + 0.1 * np.random.default_rng(1).standard_normal(400)
-    whole, parts = (process(optimizer=None, reservoir_size=50) for _ in range(2))
-    whole.fit(X, y)
-    for some in np.array_split(np.arange(400), 7):
-        parts.partial_fit(X[some], y[some])
-    assert len(whole._state.model.sites.weight) == 40
-    assert_allclose(parts.predict(places), whole.predict(places), atol=1e-9)
-
-
 @pytest.mark.parametrize("approximation", ["vecchia", "full_scale"])
 @pytest.mark.parametrize(("size", "left"), [(100, 100), (1000, 300)])
 def test_what_is_forgotten_is_dropped(size, left, approximation):
@@ -484,14 +452,6 @@ def test_copies_of_rows_from_before_a_new_kernel():
     gp.partial_fit(X, y)
     assert_array_equal(gp._state.model.sites.noise_variance, np.full(200, 0.01))
     assert_allclose(gp._state.model.sites.weight, 2.0)
-
-
-def test_fit_drops_no_row_of_little_weight():
-    """Each row counts once, whatever a stream would forget."""
-    X, y = problem(100)
-    weight = np.where(np.arange(100) < 50, 1e-9, 1.0)
-    gp = process(optimizer=None, forgetting=0.05).fit(X, y, sample_weight=weight)
-    assert len(gp._state.model.sites.weight) == 100
 
 
 # ---------------------------------------------------------------------- which one

@@ -111,8 +111,8 @@ def subset_start(estimator, X, y, rng):
     zero = np.zeros(len(y))
     data = Data(X, y[:, None], zero, zero, zero + 1.0)
     parameters = estimator._parameters()
-    if parameters.approximation == "auto":
-        parameters = parameters._replace(approximation="fitc")
+    if parameters.form.approximation == "auto":
+        parameters = parameters.replaced(approximation="fitc")
     state, rows = initialise(parameters, data, rng)
     particles = Particles(
         [Particle(state.model, theta) for theta in state.particles.theta], zero[:0]
