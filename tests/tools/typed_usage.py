@@ -11,7 +11,10 @@ from skpmd import (
     GaussianPosterior,
     LDATopicModelPMD,
     NormalMixture,
+    ParticleMirrorDescent,
     Posterior,
+    SparseGPClassifierPMD,
+    SparseGPRegressorPMD,
     TopicPosterior,
     load,
     merge,
@@ -63,8 +66,22 @@ def of_densities(X: NDArray[np.float64]) -> None:
     TopicDisplay.from_posterior(topics.posterior_, n_words=5)
 
 
-def of_distributions(gp: object, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+def of_numbers(X: NDArray[np.float64], y: NDArray[np.float64]) -> SparseGPRegressorPMD:
+    """Processes, and models of one's own."""
+    gp = SparseGPRegressorPMD(alpha=0.1, n_inducing=50, likelihood="student_t").fit(X, y)
+    mean, std = gp.predict(X, return_std=True)
+    gp.predict_quantiles(X, [0.1, 0.9]).shape
+    assert_type(gp.predict_proba(X), NormalMixture)
+    assert_type(gp.log_marginal_likelihood_value_, float)
+    SparseGPClassifierPMD(max_iter=10).partial_fit(X, y, classes=[0, 1]).predict_proba(X).sum()
+    own = ParticleMirrorDescent(lambda theta, X, y: -((y - theta) ** 2), sample_prior=None)
+    assert_type(own.fit(X, y).posterior_, Posterior)
+    return gp
+
+
+def of_distributions(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     """Predictive distributions, posteriors made by hand, and a model."""
+    gp = of_numbers(X, y)
     found = cross_val_distribution(gp, X, y, cv=5)
     assert_type(found, NormalMixture)
     assert_type(crps(y, found) + interval_coverage(y, found, level=0.5), float)
