@@ -23,10 +23,11 @@ def slow(session):
 
 @nox.session
 def lint(session):
-    """Style, as the commit hooks see it."""
-    session.install("ruff")
+    """Style, as the commit hooks see it, and the types of public signatures."""
+    session.install("ruff", "mypy", "-e", ".[plot]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
 
 
 @nox.session

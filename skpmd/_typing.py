@@ -20,6 +20,13 @@ class Sparse(Protocol):
     def tocsr(self) -> Any: ...  # noqa: D102
 
 
+class Items(Protocol):
+    """What has parts that are read by their place."""
+
+    def __len__(self) -> int: ...  # noqa: D105
+    def __getitem__(self, i: int, /) -> Any: ...  # noqa: D105
+
+
 Array: TypeAlias = NDArray[Any]
 # Rows: an array, a data frame or a table of Arrow or Dask (all have `__array__`), or these.
 MatrixLike: TypeAlias = "ArrayLike | Sparse | Blocks"

@@ -1,11 +1,16 @@
 """Data that come in blocks, which `fit` takes in place of an array that does not fit in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import _get_feature_names
+
+if TYPE_CHECKING:
+    from skpmd._typing import Items
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
@@ -54,7 +59,7 @@ class Blocks:
     array([0.5, 0.5])
     """
 
-    def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, items: Items | Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
         kind = type(items).__name__
         if hasattr(items, "__next__"):
             raise TypeError(

@@ -1,9 +1,12 @@
 """ParticleMirrorDescent: posterior of a user's own model, from values or also gradients."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
@@ -36,7 +39,7 @@ from skpmd._base.steps import (
     stream_after,
 )
 from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import refuse_no_table
+from skpmd._base.validation import fit_context, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd.custom._merge import shards_of
@@ -59,6 +62,10 @@ from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.posterior import Posterior
 from skpmd.proposals.from_values import compared, from_values
+
+if TYPE_CHECKING:
+    from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
+
 
 _CHAINS = "give the model parameters of like scales that depend less on each other"
 _WITH_GRADIENT = Remedies(chains=_CHAINS)
@@ -390,51 +397,51 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     def __init__(
         self,
-        log_likelihood=None,
-        log_prior=None,
-        sample_prior=None,
+        log_likelihood: Callable[..., Any] | None = None,
+        log_prior: Callable[..., Any] | None = None,
+        sample_prior: Callable[..., Any] | None = None,
         *,
-        prior=None,
-        log_joint_gradient=None,
-        names=None,
-        log_likelihood_pointwise=None,
-        predict_mean=None,
-        sample_targets=None,
-        validate=True,
-        proposal="auto",
-        n_particles=1000,
-        max_iter=5,
-        batch_size="auto",
-        step_schedule="power",
-        step_size=1.0,
-        step_offset="auto",
-        step_decay=1.0,
-        step_constant="auto",
-        sampling="epoch",
-        rejuvenation="ess",
-        ess_threshold=0.5,
-        max_substeps=100,
-        resampling="systematic",
-        bandwidth="loo",
-        bandwidth_factor=1.0,
-        smoothness=1.0,
-        kernel="gaussian",
-        shrinkage=True,
-        particle_growth=None,
-        max_particles=None,
-        final_particles=None,
-        average=False,
-        reweight=True,
-        total_samples=None,
-        forgetting=0.0,
-        half_life=None,
-        temperature=1.0,
-        max_time=None,
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        prior: Any = None,
+        log_joint_gradient: Callable[..., Any] | None = None,
+        names: Sequence[str] | None = None,
+        log_likelihood_pointwise: Callable[..., Any] | None = None,
+        predict_mean: Callable[..., Any] | None = None,
+        sample_targets: Callable[..., Any] | None = None,
+        validate: bool = True,
+        proposal: Literal["auto", "prior"] = "auto",
+        n_particles: int = 1000,
+        max_iter: int = 5,
+        batch_size: Literal["auto"] | int = "auto",
+        step_schedule: Literal["power", "rows", "theorem6"] = "power",
+        step_size: float = 1.0,
+        step_offset: Literal["auto"] | float = "auto",
+        step_decay: float = 1.0,
+        step_constant: Literal["auto"] | float = "auto",
+        sampling: Literal["epoch", "replacement"] = "epoch",
+        rejuvenation: Literal["ess", "always", "never"] = "ess",
+        ess_threshold: float = 0.5,
+        max_substeps: int = 100,
+        resampling: Literal["systematic", "stratified", "residual", "multinomial"] = "systematic",
+        bandwidth: Literal["loo", "theorem", "scott", "silverman", "median"] | float = "loo",
+        bandwidth_factor: float = 1.0,
+        smoothness: float = 1.0,
+        kernel: Literal["gaussian", "epanechnikov"] = "gaussian",
+        shrinkage: bool = True,
+        particle_growth: Literal["theorem"] | float | None = None,
+        max_particles: int | None = None,
+        final_particles: int | None = None,
+        average: bool = False,
+        reweight: bool = True,
+        total_samples: float | None = None,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        temperature: float = 1.0,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.sample_prior = sample_prior
@@ -479,8 +486,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X=None, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the posterior given data.
 
         Parameters
@@ -558,8 +570,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         return outcome, self.max_iter
 
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the posterior with more rows, which are then no longer needed.
 
         Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
@@ -640,7 +654,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         return self
 
     @result
-    def posterior_(self):
+    def posterior_(self) -> Posterior:
         """Posterior, the weighted particles with their diagnostics."""
         posterior = self._state.results.posterior
         if posterior.lacks_prior and self.log_prior is not None:  # It has been in a file.
@@ -658,7 +672,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ), given
 
     @result
-    def n_iter_(self):
+    def n_iter_(self) -> int:
         """Number of rounds and steps, or of stochastic passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 

@@ -1,6 +1,9 @@
 """Predictions of a user's own model: averages over particles, draws of targets, densities."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,6 +21,10 @@ from skpmd.custom._rows import rows_of
 from skpmd.custom._support import closing_rows
 from skpmd.custom._tables import check_sum, count, parts_of_table, pointwise_table, values_table
 from skpmd.engine.resampling import random_draws
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
 # interval of 90 % holds is then known to 0.5 %.
@@ -49,7 +56,9 @@ class CustomPredictions:
 
     @available_if(_needs("predict_mean"))
     @row_by_row
-    def predict(self, X, return_std=False, return_interval=None):
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_interval: float | None = None
+    ) -> ArrayOrMore:
         """Predictive mean, and on request its standard deviation or interval.
 
         The mean is the average of ``predict_mean`` over the particles, not its value at the mean of
@@ -110,7 +119,9 @@ class CustomPredictions:
 
     @available_if(_needs("predict_mean", "sample_targets"))
     @row_by_row
-    def predict_interval(self, X, level=0.9, target="auto"):
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.9, target: Literal["auto", "y", "mean"] = "auto"
+    ) -> Array:
         """Central predictive intervals, or credible intervals of the mean.
 
         Intervals of y are quantiles of 4000 draws of ``sample_targets`` for each row, or of one
@@ -146,7 +157,7 @@ class CustomPredictions:
         return self._spread(target, X, partial(_ends, tails=tails))
 
     @available_if(_needs("sample_targets"))
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw targets from the posterior predictive distribution.
 
         Each draw takes one particle, in proportion to its weight, for all rows: targets of
@@ -200,7 +211,9 @@ class CustomPredictions:
                 posterior.support,
             )  # fmt: skip
 
-    def pointwise_log_likelihood(self, X=None, y=None):
+    def pointwise_log_likelihood(
+        self, X: MatrixLike | None = None, y: ArrayLike | None = None
+    ) -> Array:
         """Log-likelihood of each row under each particle, for `skpmd.model_comparison.loo`.
 
         It is ``log_likelihood_pointwise``. Without this function ``log_likelihood`` is called for
@@ -234,7 +247,12 @@ class CustomPredictions:
         return table
 
     @of_all_rows
-    def score(self, X=None, y=None, sample_weight=None):
+    def score(
+        self,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
         """Mean log predictive density of the rows; more is better.
 
         The density of a row is the average of its likelihood over the particles. Each row is scored

@@ -1,5 +1,9 @@
 """Predictions of a classifier: averages over q(f) and over particles, chunk by chunk of rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.special import expit, log_expit, logit, ndtri, softmax
 from sklearn.base import ClassifierMixin
@@ -15,6 +19,10 @@ from skpmd.sparse_gp._data import kind_of_rows
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 from skpmd.sparse_gp._predict import average
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayOrMore, MatrixLike
+
+
 _CHUNK = 1 << 22  # Covariances held at once.
 _POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
@@ -29,7 +37,7 @@ class ClassifierPredictions:
     score = of_all_rows(ClassifierMixin.score)
 
     @row_by_row
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """Most probable class of each row.
 
         Parameters
@@ -46,7 +54,7 @@ class ClassifierPredictions:
         return self.classes_[proba.argmax(axis=1)]
 
     @row_by_row
-    def predict_proba(self, X, return_interval=None):
+    def predict_proba(self, X: MatrixLike, return_interval: float | None = None) -> ArrayOrMore:
         """Probabilities of the classes, averaged over the process and over the particles.
 
         The averages over the process are integrals in one dimension, right to 1e-8; no randomness
@@ -91,7 +99,7 @@ class ClassifierPredictions:
         return average(weights, shares).T
 
     @row_by_row
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> Array:
         """Log odds of the second class of two, or logs of all classes' probabilities.
 
         Parameters
@@ -107,7 +115,7 @@ class ClassifierPredictions:
         p = np.clip(self.predict_proba(X), _CERTAIN, 1.0 - _CERTAIN)
         return logit(p[:, 1]) if p.shape[1] == 2 else np.log(p)
 
-    def latent_mean_and_variance(self, X):
+    def latent_mean_and_variance(self, X: MatrixLike) -> tuple[Array, Array]:
         """Mean and variance of the process, averaged over the particles.
 
         Parameters
@@ -126,7 +134,7 @@ class ClassifierPredictions:
         return (mean[0], spread[0]) if len(mean) == 1 else (mean.T, spread.T)
 
     @row_by_row
-    def predict_proba_interval(self, X, level=0.9):
+    def predict_proba_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
         """Central credible intervals of the probabilities: what the rows leave open of them.
 
         With two classes they are quantiles of the logistic function of the process. With more they

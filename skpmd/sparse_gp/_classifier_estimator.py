@@ -1,9 +1,13 @@
 """Sparse Gaussian process classification."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
@@ -14,6 +18,7 @@ from skpmd._base.validation import (
     checked_weights,
     encode,
     encode_known,
+    fit_context,
     naming_unordered,
     refuse_overflows,
     row_weights,
@@ -32,6 +37,9 @@ from skpmd.sparse_gp._estimator import PROCESS_CONSTRAINTS, ProcessResults
 from skpmd.sparse_gp._findings import at_independence
 from skpmd.sparse_gp._hyperparameters import Search
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 
 
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResults):
@@ -190,29 +198,29 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
 
     def __init__(
         self,
-        kernel=None,
+        kernel: Any = None,
         *,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=1,
-        n_subset=1000,
-        hyperprior=None,
-        n_inducing="auto",
-        inducing_init="random",
-        jitter=1e-14,
-        n_particles=1,
-        weighting="posterior",
-        batch_size="auto",
-        max_iter=500,
-        tol=1e-2,
-        forgetting=0.0,
-        half_life=None,
-        prior=None,
-        max_time=None,
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        optimizer: Literal["fmin_l_bfgs_b"] | Callable[..., Any] | None = "fmin_l_bfgs_b",
+        n_restarts_optimizer: int = 1,
+        n_subset: int = 1000,
+        hyperprior: Sequence[Any] | None = None,
+        n_inducing: Literal["auto"] | int = "auto",
+        inducing_init: Literal["random", "kmeans", "greedy"] | ArrayLike = "random",
+        jitter: float = 1e-14,
+        n_particles: int = 1,
+        weighting: Literal["posterior", "uniform"] = "posterior",
+        batch_size: Literal["auto"] | int = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        prior: SparseGPClassifierPMD | None = None,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.optimizer = optimizer
         self.n_restarts_optimizer = n_restarts_optimizer
@@ -235,8 +243,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the kernel to a subset, and the processes to all rows.
 
         Parameters
@@ -287,8 +297,14 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         return self
 
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add more rows, which are then no longer needed.
 
         The rows of a call are added once, under the posterior at that time: their sites are
@@ -355,7 +371,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         return self
 
     @result
-    def inducing_(self):
+    def inducing_(self) -> Array:
         """Inducing inputs."""
         return self._state.model.inducing
 

@@ -1,9 +1,13 @@
 """Sparse Gaussian process regression."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -14,7 +18,7 @@ from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd._base.utils import as_floats, warn
-from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
@@ -35,6 +39,10 @@ from skpmd.sparse_gp._vecchia_fit import (
     update_full_scale,
     update_vecchia,
 )
+
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
+
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {
@@ -61,17 +69,17 @@ class ProcessResults(ParticleResults):
     """What estimators of processes show alike."""
 
     @result
-    def kernel_(self):
+    def kernel_(self) -> Any:
         """Fitted kernel."""
         return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
 
     @result
-    def log_marginal_likelihood_value_(self):
+    def log_marginal_likelihood_value_(self) -> float:
         """Log evidence of the best particle, under the approximation."""
         return self._state.model.best_evidence(self._state.particles)
 
     @result
-    def n_iter_(self):
+    def n_iter_(self) -> int:
         """Number of steps, passes or iterations."""
         return self._state.stream.records.n
 
@@ -327,45 +335,45 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
 
     def __init__(
         self,
-        kernel=None,
+        kernel: Any = None,
         *,
-        alpha=1e-10,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=1,
-        n_subset=2000,
-        n_refine=10000,
-        hyperprior=None,
-        normalize_y=True,
-        n_inducing="auto",
-        inducing_init="random",
-        approximation="auto",
-        n_neighbors="auto",
-        reservoir_size=300_000,
-        jitter=1e-14,
-        likelihood="gaussian",
-        df=4.0,
-        n_particles="auto",
-        weighting="stacking",
-        batch_size="auto",
-        max_iter=20,
-        tol=1e-3,
-        step_size=1.0,
-        step_offset="auto",
-        step_decay=1.0,
-        rejuvenation="ess",
-        ess_threshold=0.5,
-        bandwidth="loo",
-        total_samples=None,
-        forgetting=0.0,
-        half_life=None,
-        n_targets=None,
-        prior=None,
-        max_time=None,
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        alpha: ArrayLike = 1e-10,
+        optimizer: Literal["fmin_l_bfgs_b"] | Callable[..., Any] | None = "fmin_l_bfgs_b",
+        n_restarts_optimizer: int = 1,
+        n_subset: int = 2000,
+        n_refine: int = 10000,
+        hyperprior: Sequence[Any] | None = None,
+        normalize_y: bool = True,
+        n_inducing: Literal["auto"] | int = "auto",
+        inducing_init: Literal["random", "kmeans", "greedy"] | ArrayLike = "random",
+        approximation: Literal["auto", "fitc", "vfe", "dtc", "vecchia", "full_scale"] = "auto",
+        n_neighbors: Literal["auto"] | int = "auto",
+        reservoir_size: int = 300_000,
+        jitter: float = 1e-14,
+        likelihood: Literal["gaussian", "student_t"] = "gaussian",
+        df: float = 4.0,
+        n_particles: Literal["auto"] | int = "auto",
+        weighting: Literal["stacking", "uniform", "posterior"] = "stacking",
+        batch_size: Literal["auto"] | int = "auto",
+        max_iter: int = 20,
+        tol: float = 1e-3,
+        step_size: float = 1.0,
+        step_offset: float | Literal["auto"] = "auto",
+        step_decay: float = 1.0,
+        rejuvenation: Literal["ess", "always", "never"] = "ess",
+        ess_threshold: float = 0.5,
+        bandwidth: Literal["loo", "theorem", "scott", "silverman", "median"] | float = "loo",
+        total_samples: float | None = None,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        n_targets: int | None = None,
+        prior: SparseGPRegressorPMD | None = None,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.alpha = alpha
         self.optimizer = optimizer
@@ -404,8 +412,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None, sample_weight=None, noise_variance=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        noise_variance: ArrayLike | None = None,
+    ) -> Self:
         """Fit the kernel (with inducing inputs alone, to a subset) and the process to all rows.
 
         Parameters
@@ -463,8 +477,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         return self
 
     @in_parts
-    @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None, sample_weight=None, noise_variance=None):
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        noise_variance: ArrayLike | None = None,
+    ) -> Self:
         """Add more rows; with inducing inputs alone they are then no longer needed.
 
         Rows add up: given kernel and inducing inputs, and with normal noise, the posterior does not
@@ -546,7 +566,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
 
-    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+    def log_marginal_likelihood(
+        self, theta: ArrayLike | None = None, eval_gradient: bool = False, clone_kernel: bool = True
+    ) -> ArrayOrMore:
         """Log marginal likelihood of the exact process on some of the rows.
 
         With inducing inputs alone these are the rows that the kernel was fitted to, unless "auto"
@@ -594,14 +616,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         return log_marginal_likelihood(covariance, theta, self._state.sample, eval_gradient)
 
     @result
-    def inducing_(self):
+    def inducing_(self) -> Array:
         """Inducing inputs; raises AttributeError if there are none."""
         if self.approximation_ == "vecchia":
             raise AttributeError("inducing_ is not there with approximation='vecchia'.")
         return self._state.model.inducing
 
     @result
-    def approximation_(self):
+    def approximation_(self) -> str:
         """The approximation taken."""
         return self._state.model.approximation
 

@@ -1,5 +1,9 @@
 """Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import RegressorMixin
@@ -23,6 +27,10 @@ from skpmd.sparse_gp._hyperparameters import refuse_kernel
 from skpmd.sparse_gp._left_out import leave_one_out
 from skpmd.sparse_gp._student import scale_nodes
 
+if TYPE_CHECKING:
+    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+
+
 # Rows of so many covariances are predicted at once, and of the second number at least.
 _CHUNK, _MIN_ROWS = 1 << 17, 500
 
@@ -37,7 +45,13 @@ class GaussianProcessPredictions:
     score = of_all_rows(RegressorMixin.score)
 
     @row_by_row
-    def predict(self, X, return_std=False, return_cov=False, return_interval=None):
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        return_interval: float | None = None,
+    ) -> ArrayOrMore:
         """Predictive mean, and on request its standard deviation, covariance or interval.
 
         As in `GaussianProcessRegressor` these include the noise of the kernel's `WhiteKernel`, but
@@ -103,7 +117,7 @@ class GaussianProcessPredictions:
         return tuple(map(_squeezed, self._by_rows(X, moments_of, (2,))))
 
     @row_by_row
-    def predict_proba(self, X, target="y"):
+    def predict_proba(self, X: MatrixLike, target: Literal["y", "f"] = "y") -> NormalMixture:
         """Predictive distribution of each row: a mixture over particles.
 
         Parameters
@@ -145,7 +159,9 @@ class GaussianProcessPredictions:
         return NormalMixture(means, sds, weights)
 
     @row_by_row
-    def predict_interval(self, X, level=0.9, target="y"):
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.9, target: Literal["y", "f"] = "y"
+    ) -> Array:
         """Central predictive intervals; see `predict_proba`.
 
         Parameters
@@ -172,7 +188,7 @@ class GaussianProcessPredictions:
         return self.predict_proba(X, target).interval(level)
 
     @row_by_row
-    def predict_uncertainty(self, X):
+    def predict_uncertainty(self, X: MatrixLike) -> Uncertainty:
         """Variance of a new observation, and its aleatoric and epistemic parts.
 
         The epistemic part is the variance of the function under all particles, which more rows
@@ -192,7 +208,9 @@ class GaussianProcessPredictions:
         return Uncertainty(total, total - epistemic, epistemic)
 
     @row_by_row
-    def predict_quantiles(self, X, alpha, target="y"):
+    def predict_quantiles(
+        self, X: MatrixLike, alpha: ArrayLike, target: Literal["y", "f"] = "y"
+    ) -> Array:
         """Predictive quantiles at the probabilities ``alpha``.
 
         Parameters
@@ -221,7 +239,7 @@ class GaussianProcessPredictions:
             raise ValueError(f"alpha must be a number or have one axis, got shape {alpha.shape}.")
         return self.predict_proba(X, target).ppf(alpha)
 
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
         """Draw functions at the rows of X, with the noise of the kernel.
 
         They have the covariance of `predict`; with neighbours this is best for few rows.
@@ -261,7 +279,7 @@ class GaussianProcessPredictions:
                 out[:, j, columns] = mean[:, j, None] + draws
         return out[:, 0] if self._n_targets == 1 else out
 
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log density of the predictive distribution of each row at its target.
 
         Minus its mean is `skpmd.metrics.negative_log_predictive_density`. Of several targets it is

@@ -1,6 +1,6 @@
 """Typical calls, for a type checker alone: nothing runs this."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from skpmd import (
     GaussianPosterior,
     LDATopicModelPMD,
     NormalMixture,
+    ParticleMirrorDescent,
     Posterior,
+    SparseGPClassifierPMD,
+    SparseGPRegressorPMD,
     TopicPosterior,
     load,
     merge,
@@ -33,7 +36,7 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     assert_type(model, BayesianLogisticRegressionPMD)
     BayesianLogisticRegressionPMD(prior=model.posterior_)
     assert_type(model.posterior_, Posterior)
-    assert_type(model.posterior_.interval(0.9), NDArray[np.generic])
+    assert_type(model.posterior_.interval(0.9), NDArray[Any])
     model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
     probability, interval = model.predict_proba(X, return_interval=0.9)
     model.predict_proba(X).argmax(axis=1)
@@ -63,8 +66,22 @@ def of_densities(X: NDArray[np.float64]) -> None:
     TopicDisplay.from_posterior(topics.posterior_, n_words=5)
 
 
-def of_distributions(gp: object, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+def of_numbers(X: NDArray[np.float64], y: NDArray[np.float64]) -> SparseGPRegressorPMD:
+    """Processes, and models of one's own."""
+    gp = SparseGPRegressorPMD(alpha=0.1, n_inducing=50, likelihood="student_t").fit(X, y)
+    mean, std = gp.predict(X, return_std=True)
+    gp.predict_quantiles(X, [0.1, 0.9]).round(2)
+    assert_type(gp.predict_proba(X), NormalMixture)
+    assert_type(gp.log_marginal_likelihood_value_, float)
+    SparseGPClassifierPMD(max_iter=10).partial_fit(X, y, classes=[0, 1]).predict_proba(X).sum()
+    own = ParticleMirrorDescent(lambda theta, X, y: -((y - theta) ** 2), sample_prior=None)
+    assert_type(own.fit(X, y).posterior_, Posterior)
+    return gp
+
+
+def of_distributions(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     """Predictive distributions, posteriors made by hand, and a model."""
+    gp = of_numbers(X, y)
     found = cross_val_distribution(gp, X, y, cv=5)
     assert_type(found, NormalMixture)
     assert_type(crps(y, found) + interval_coverage(y, found, level=0.5), float)
@@ -80,3 +97,14 @@ class Normal(Model):
 
     def log_prior(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         return -0.5 * theta[:, 0] ** 2
+
+
+def mistakes(X: NDArray[np.float64]) -> None:
+    """Each line has to be an error: mypy complains of a comment that silences nothing."""
+    BayesianLogisticRegressionPMD(covariance_type="low")  # type: ignore[arg-type]
+    BayesianLogisticRegressionPMD(max_iters=5)  # type: ignore[call-arg]
+    GaussianMixturePMD("3").fit(X)  # type: ignore[arg-type]
+    GaussianMixturePMD(3).fit(None)  # type: ignore[arg-type]
+    LDATopicModelPMD().fit(X).posterior_.quantile(0.5)  # type: ignore[attr-defined]
+    LDATopicModelPMD(random_state=np.random.default_rng(0))  # type: ignore[arg-type]
+    NormalMixture([0.0], [1.0]).interval("0.9")  # type: ignore[arg-type]

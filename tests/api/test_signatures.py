@@ -1,0 +1,38 @@
+"""Every public signature is annotated; ruff knows whether there is what annotations name."""
+
+import inspect
+
+import pytest
+
+from tests.api.test_docstrings import DOCUMENTED
+
+
+def lacks(one):
+    """Parameters of a function, property or class that have no type, and ``return`` without one."""
+    one = one.__init__ if inspect.isclass(one) else one
+    signature = inspect.signature(inspect.unwrap(getattr(one, "fget", one)))
+    types = {name: one.annotation for name, one in signature.parameters.items()}
+    types = {**types, "self": None, "cls": None, "return": signature.return_annotation}
+    return [name for name, kind in types.items() if kind is inspect.Signature.empty]
+
+
+def is_ours(one):
+    """Classes that say nothing of how they are made have Python's constructor or a base's."""
+    return not inspect.isclass(one) or inspect.isfunction(vars(one).get("__init__"))
+
+
+@pytest.mark.parametrize("name", [name for name, one in DOCUMENTED.items() if is_ours(one)])
+def test_public_signatures_are_annotated(name):
+    assert not lacks(DOCUMENTED[name])
+
+
+def test_a_missing_type_is_noticed():
+    class Example:
+        def __init__(self, a, b: int, *, c: float = 1.0, **d) -> None: ...
+
+        @property
+        def e(self):
+            return 1
+
+    assert lacks(Example) == ["a", "d"]
+    assert lacks(Example.e) == ["return"]
