@@ -50,6 +50,8 @@ def take_rows(column, rows):
 class Batch(NamedTuple):
     """Rows of data, in columns that have names; those that a model does not ask for are None.
 
+    Columns are carried, not applied: a model that does not read one ignores it, or refuses it.
+
     Attributes
     ----------
     X : ndarray of shape (n, p), or None

@@ -214,7 +214,7 @@ class LinearModel(Model):
         K, size = self.n_logits, self.table_size
         few = m if K == 1 else min(m, max(1, size // (K * _ROWS)))
         n_rows = max(LANES, size // (K * few) // LANES * LANES)
-        for batch, rows in pieces(batches, n_rows, 1):
+        for batch, rows in pieces(map(_without_known_part, batches), n_rows, 1):
             for first in range(0, m, few):
                 yield slice(first, first + few), batch, rows
 
@@ -228,13 +228,20 @@ class LinearModel(Model):
     def _designs(self, batches):
         """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
         # A table of covariances of logits has K^2 numbers for each row.
-        for batch in batches:
+        for batch in map(_without_known_part, batches):
             width = max(batch.X.shape[1] + 1, self.n_logits**2)
             yield from pieces([batch], self.table_size, width)
 
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
+
+
+def _without_known_part(batch):
+    """A batch that has no offset and no exposure: no likelihood here reads them yet."""
+    if batch.offset is not None or batch.exposure is not None:
+        raise NotImplementedError("Linear models do not read the columns offset and exposure yet.")
+    return batch
 
 
 class OneLogit(LinearModel):

@@ -55,7 +55,9 @@ _EXTRA = "\nImportError\n    If matplotlib is not installed."
 class Display:
     """Base of all displays, which completes their docstrings and those of their methods.
 
-    Each method hands out the display, and those that compute it need matplotlib.
+    Each method hands out the display, and those that compute it need matplotlib. A ``from_...`` has
+    a section "Raises", before which the one on what it returns is put. Where a posterior is enough
+    to draw from, a display is a `PosteriorDisplay`.
     """
 
     def __init_subclass__(cls):

@@ -8,6 +8,7 @@ Monte Carlo, Shahbaba, Lan, Johnson and Neal 2014; multiple time steps, Tuckerma
 1992).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ class Stiff(NamedTuple):
     """
 
     axes: np.ndarray  # (d, r), with orthonormal columns.
-    function: callable
+    function: Callable
     step: float  # A step size at which leapfrog follows this part.
 
 

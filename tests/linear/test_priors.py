@@ -421,7 +421,12 @@ def reweighted(problem, seed=0):
 @pytest.mark.slow_for("cauchy-60-True", "laplace-60-True", "normal-60-True", "student-60-True")
 @pytest.mark.parametrize(
     "kind, n, flip",
-    [(kind, *data) for kind in KINDS for data in ((9, True), (60, True), (6, False))][:-1],
+    [
+        (kind, *data)
+        for kind in KINDS
+        for data in ((9, True), (60, True), (6, False))
+        if (kind, data) != ("cauchy", (6, False))  # Its tails need moves; see the next test.
+    ],
 )
 def test_weighted_proposals_give_the_exact_posterior(kind, n, flip):
     # 4.5 standard errors at 2400 effective draws: 0.1 sds, 7 % of the sd (10 % under Student
