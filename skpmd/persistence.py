@@ -276,8 +276,13 @@ def _check_format(path):
             f"{path} is not a file of skops, or not a whole one ({size} bytes): give the path of "
             "one that save has written."
         )
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): copy it anew from where it was written."
+        ) from error
     if "skpmd.json" in names:
         raise ValueError(
             f"{path} is in the format that skpmd had up to version 0.1.0: fit the estimator anew, "

@@ -13,7 +13,9 @@ import os
 import pickle
 import reprlib
 import warnings
+import zlib
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import joblib
 import numpy as np
@@ -47,7 +49,7 @@ class Checkpoint:
 
     def __init__(self, path, fit, random_state):
         self.path, self._fit, self.random_state = os.path.realpath(path), fit, random_state
-        self._beside = f"{self.path}.tmp"
+        self._beside = f"{self.path}.{os.urandom(4).hex()}.tmp"  # No file of the user.
         # Entries of an earlier run, by the place of their methods; and where those in the file end.
         self._known, self._ends = {}, []
         self._next, self._is_closed = 0, False
@@ -109,7 +111,14 @@ class Checkpoint:
                 raise OSError("something else has written to it, or deleted it, since")
             states = [(one.bit_generator.state, _n_spawned(one)) for one in generators]
             self._write(place, at, states)
-        except (OSError, pickle.PicklingError, AttributeError, TypeError) as error:
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            pickle.PicklingError,
+            AttributeError,
+            TypeError,
+        ) as error:
             warnings.warn(
                 f"checkpoint={self.path!r} was not written: {error}. The fit goes on, and the file "
                 "stays as it is.",
@@ -223,17 +232,39 @@ def _of_rows(name, value):
     return value if blocks is None else (getattr(value, "shape", None), next(iter(blocks), None))
 
 
-def _digest(value):
-    """A hash of a value; of functions, which pickles know by name, that of their code."""
-    function = getattr(value, "__wrapped__", getattr(value, "func", value))
-    code = getattr(function, "__code__", None)
-    if code is not None:
-        constants = [one for one in code.co_consts if isinstance(one, (int, float, str))]
-        value = function.__qualname__, code.co_code, constants, code.co_names
+def _digest(value, within=()):
+    """A hash of a value; of functions, which pickles know by name, that of all they consist of.
+
+    ``within`` are the identities of functions that the value is a part of.
+    """
+    parts = None if id(value) in within else _parts_of(value)
+    if parts is not None:
+        return joblib.hash([_digest(one, (*within, id(value))) for one in parts])
     try:
         return joblib.hash(value)
     except Exception:  # What cannot be pickled is known by its type.
         return joblib.hash(f"{type(value).__module__}.{type(value).__qualname__}")
+
+
+def _parts_of(value):
+    """What tells a function from others: code, defaults, closure, object; None of other values."""
+    if isinstance(value, partial):
+        pairs = sorted(value.keywords.items())
+        return [value.func, *value.args, *(one for pair in pairs for one in pair)]
+    function = getattr(value, "__func__", getattr(value, "__wrapped__", value))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    defaults = [*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())]
+    closure = [getattr(cell, "cell_contents", None) for cell in function.__closure__ or ()]
+    own = getattr(value, "__self__", None)
+    return [function.__qualname__, _constants(code), own, *defaults, *closure]
+
+
+def _constants(code):
+    """The instructions, names and constants of code, and of code within it."""
+    inner = [_constants(one) if hasattr(one, "co_code") else one for one in code.co_consts]
+    return code.co_code, code.co_names, inner
 
 
 def _differences(before, now):

@@ -167,7 +167,7 @@ DEFECTS = [
     Defect(
         "a checkpoint is written in its place",
         "_base/checkpoint.py",
-        'self._beside = f"{self.path}.tmp"',
+        'self._beside = f"{self.path}.{os.urandom(4).hex()}.tmp"',
         "self._beside = self.path",
         "api/test_checkpoints.py",
     ),
