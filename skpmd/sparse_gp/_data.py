@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import Rows, merge_copies, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample, taken
 from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
@@ -103,16 +103,6 @@ class Data(NamedTuple):
     alpha: np.ndarray  # (n,): More of it, in squared units of the scaled y.
     weight: np.ndarray  # (n,): How often each row counts.
 
-    def joined(self, other):
-        """These rows and those of another call."""
-        return Data._make(np.concatenate(pair) for pair in zip(self, other, strict=True))
-
-    def merged(self):
-        """The distinct rows, sorted."""
-        *columns, weight = self
-        places, weight = merge_copies(weight, *columns)
-        return self.select(places)._replace(weight=weight)
-
     def own_noise(self, scaler):
         """Variance of each row's own noise, of the scaled y; one number broadcast where it is."""
         parts = self.noise_variance, self.alpha
@@ -127,15 +117,11 @@ class Data(NamedTuple):
             )
         return np.broadcast_to(noise, len(self.y))
 
-    def select(self, places):
-        """Some of the rows."""
-        return Data._make(column[places] for column in self)
-
     def without(self, places):
         """All rows but some, of which none are read where they are not in memory."""
         left = np.ones(len(self.y), dtype=bool)
         left[places] = False
-        return Data._make(column[left] for column in self)
+        return taken(self, left)
 
     @property
     def is_large(self):

@@ -543,7 +543,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
-            goes_on = state.retained is not None and state.n_fitted < self.n_subset
+            is_early = state.n_fitted < self.n_subset and self.approximation_ not in _NEAR
+            goes_on = is_early and state.retained is not None
             self._warn(data, fitted_kernel=is_new and not goes_on)
             return self
 

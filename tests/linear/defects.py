@@ -40,9 +40,9 @@ DEFECTS = [
     ),
     Defect(
         "retained rows are not discounted",
-        "_base/steps.py",
-        "stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
-        "stacked_rows(past, rows.data, shift)",
+        "_base/retained.py",
+        "weight=factor * self.rows.weight",
+        "weight=self.rows.weight",
         "linear/test_retained.py",
     ),
     Defect(
