@@ -3,26 +3,24 @@
 A stream retains all rows so far while it knows little: a posterior found anew from all of them is
 better than one that steps from part to part. Past rows count (1 - a) times what they did, in each
 of the columns alike, and a second pass needs none: the first has seen them all. Where rows are too
-many a sample is retained if that is of use, or none:
+many a sample is retained where it is of use, or none:
 
-* linear models retain all in their order, until there are enough of each class and further ones
-  look like those before, and of more than there is room for none: a posterior given a sample would
-  be wider than what has been learned;
-* mixtures of optima have a sample, for weights of predictions, scales of columns and defaults of
-  the prior, and for fits anew; those of draws all, and of too many none;
-* processes with inducing inputs have all until the kernel is fitted, and then none, for q(u) knows
-  them; those with neighbours, which predictions are conditioned on, a sample.
+* linear models: all, in their order, until there are enough of each class and later ones look like
+  them; then none, for a posterior given a sample would be wider than that of all rows;
+* mixtures: of optima a sample, for weights of predictions, scales of columns, defaults of the prior
+  and fits anew; of draws all, and of too many none;
+* processes: with inducing inputs all until the kernel is fitted, and then none, for q(u) knows
+  them; with neighbours, on which predictions are conditioned, a sample.
 
-The sample is that of the smallest exponential variates, made of the hash of a row's inputs, over
-what forgetting has left of the row since it came last: the past is sampled as it counts (Efraimidis
-and Spirakis 2006). So it depends neither on the order of rows nor on the parts that they come in,
-copies of a row share its fate, and no randomness is spent. Of those rows some may be forgotten.
+A sample has the smallest exponential variates, made of the hash of a row's inputs, over what
+forgetting has left of the row since it came last: the past is sampled as it counts (Efraimidis and
+Spirakis 2006). It depends neither on the order of rows nor on the parts that they come in, copies
+of a row share its fate, and no randomness is spent.
 
-Three things are no such rows. Those that an earlier posterior has for a further fit, in
-`skpmd.linear._earlier_rows`, stand for a density: they are the least like a normal likelihood, with
-a quadratic for all others, where a sample would lose what these say. The `Sample` of a process,
-that a search for its kernel sees, is drawn anew of the rows of each fit, as often as they count.
-Inducing inputs are places, and need not be rows.
+What is no such record: rows that an earlier posterior has for a further fit
+(`skpmd.linear._earlier_rows`) stand for its density, so that they are those least like a normal
+likelihood, with a quadratic for all others. The `Sample` of a process, for the search for a kernel,
+is drawn anew of the rows of each fit, as often as they count. Inducing inputs need not be rows.
 """
 
 from typing import Any, NamedTuple
@@ -54,8 +52,8 @@ class RetainedRows(NamedTuple):
 
     def before_and_since(self):
         """The rows that the posterior was found from at once, and those since."""
-        parts = slice(self.n_fitted), slice(self.n_fitted, None)
-        return [taken(self.rows, some) for some in parts]
+        n = self.n_fitted
+        return taken(self.rows, slice(n)), taken(self.rows, slice(n, None))
 
     def unless_much(self):
         """The record itself, or None where there is no room for all of its rows."""
@@ -83,17 +81,15 @@ class RetainedRows(NamedTuple):
         return self._replace(rows=rows, discount=factor * self.left)
 
     def joined(self, new, shift=None):
-        """These rows and then those of another record; for ``shift`` see `stacked_rows`."""
+        """These rows and then those of another record."""
         rows, discount = stacked_rows(self.rows, new.rows, shift), None
         if self.discount is not None or new.discount is not None:
             discount = np.concatenate([self.left, new.left])
-        return RetainedRows(rows, discount, self.complete and new.complete, self.n_fitted)
+        complete, n_fitted = self.complete and new.complete, self.n_fitted + new.n_fitted
+        return RetainedRows(rows, discount, complete, n_fitted)
 
     def merged(self, merge=without_copies):
-        """Distinct rows by ``merge(rows)``, which returns the places of the first copies, too.
-
-        The last copy is the one that says how much is left of a row.
-        """
+        """Distinct rows by ``merge(rows)``; the last of copies says how much is left of a row."""
         if self.discount is None:
             return self._replace(rows=merge(self.rows)[0])
         last_first = self.select(slice(None, None, -1))
@@ -126,13 +122,12 @@ def left_of_past(options, seen, size):
 def so_far(retained, rows, options, seen, shift=None):
     """All rows of a stream so far, the past discounted; None where they are not at hand.
 
-    ``retained`` are the `RetainedRows` after ``seen`` weighted rows, or None, and ``rows`` are the
-    columns of the new ones: those of a first call are no copy, and may be the user's.
+    ``retained`` are those after ``seen`` weighted rows, or None. New ``rows``, columns which may be
+    the user's, are not copied where they are the first. For ``shift`` see `stacked_rows`.
     """
-    new = RetainedRows(rows)
     if not seen:
-        return new
+        return RetainedRows(rows)
     left = left_of_past(options, seen, float(rows.weight.sum()))
     if retained is None or left is None:
         return None
-    return retained.discounted(left).joined(new, shift)
+    return retained.discounted(left).joined(RetainedRows(rows), shift)

@@ -9,7 +9,7 @@ import numpy as np
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import are_in_memory
 from skpmd._runtime.call import phase
-from skpmd.engine import mirror
+from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome, n_steps
 from skpmd.engine.particles import Particles, draw_prior
@@ -229,6 +229,13 @@ def n_draws(options, batches):
     """How many particles a rejuvenation by proposals draws."""
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     return options.n_particles * (_MORE if few else 1)
+
+
+def cubic_account(stream, stayed, drawn, cubic, a, monitored):
+    """What rejuvenations have lost after one whose draws are weighed by a `Cubic` in place of q."""
+    before, terms = stream.particles, rejuvenation_error.fade(stream.error_terms, a)
+    terms = cubic_surrogate.error_terms_of(cubic, before, stayed, terms, monitored)
+    return rejuvenation_error.of_conflict(terms, before, stayed, drawn, monitored)
 
 
 def redrawn(stream, outcome, error_terms, a, model):

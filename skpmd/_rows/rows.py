@@ -238,9 +238,9 @@ def taken(rows, places):
 
 
 def stacked_rows(first, second, shift=None):
-    """The rows of two records of columns, X the first; dense where one is.
+    """The rows of two records of columns as one; dense where one is, less the ``shift`` of sparse.
 
-    Those that were sparse then are less the ``shift`` (p,), as dense ones are already.
+    X is the first of the columns.
     """
     X = first.X, second.X
     if all(map(issparse, X)):

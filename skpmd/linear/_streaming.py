@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from skpmd._base.retained import so_far
-from skpmd._base.steps import advance, kernel_step, n_draws, redrawn, step_in_place
+from skpmd._base.steps import advance, cubic_account, kernel_step, n_draws, redrawn, step_in_place
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -177,21 +177,15 @@ def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):
 
     ``drawn(cubic, min_share)`` draws m times by the cubic, or by the Gaussian where it is None.
     """
-    particles = stream.particles
-
-    def with_conflict(error_terms, outcome):
-        return rejuvenation_error.of_conflict(
-            error_terms, particles, stayed, outcome.particles, model.monitored
-        )
-
+    particles, monitored = stream.particles, model.monitored
     cubic = cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     outcome = None if cubic is None else drawn(cubic, _MIN_SHARE)
     if outcome is not None and outcome.infos[0].ess >= _MIN_SHARE * m:
-        error_terms = rejuvenation_error.fade(stream.error_terms, a)
-        error_terms = cubic_surrogate.error_terms_of(
-            cubic, particles, stayed, error_terms, model.monitored
-        )
-        return outcome, with_conflict(error_terms, outcome), assumed
+        error_terms = cubic_account(stream, stayed, outcome.particles, cubic, a, monitored)
+        return outcome, error_terms, assumed
     outcome = drawn(None, 0.0)
-    assumed = assumed._replace(error_terms=with_conflict(assumed.error_terms, outcome))
-    return outcome, rejuvenation_error.fade(assumed.error_terms, a), assumed
+    error_terms = rejuvenation_error.of_conflict(
+        assumed.error_terms, particles, stayed, outcome.particles, monitored
+    )
+    assumed = assumed._replace(error_terms=error_terms)
+    return outcome, rejuvenation_error.fade(error_terms, a), assumed

@@ -46,7 +46,6 @@ class ConjugateFit(NamedTuple):
     # Rows to choose weights for predictions by, a `Batch` in the user's columns.
     retained: RetainedRows
     n_samples_seen: float  # Weighted rows so far.
-    n_rows_fitted: int  # Distinct rows of the last fit.
     records: Records  # Of the steps; of densities in the user's columns.
     # Whether the best particle gained no more than ``tol`` in the last full-batch iteration, and
     # that was on all rows so far.
@@ -106,9 +105,8 @@ def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
     return ConjugateFit(
         model=model,
         counts=outcome.particles.block.counts,
-        retained=retained,
+        retained=retained._replace(n_fitted=len(X)),
         n_samples_seen=float(weight.sum()),
-        n_rows_fitted=len(X),
         records=Records().extended(outcome.infos),
         converged=converged,
         convergence_warnings=_convergence_warnings(parameters, converged),
@@ -321,7 +319,7 @@ def update_conjugate(parameters, before, rows, weight):
         new = retained_of(rows, weight, len(rows) if retained.complete else most)
         total = retained.discounted(left).joined(new).merged()
         retained = total.sampled(most)
-        if total.complete and total.n_rows >= 2 * before.n_rows_fitted:
+        if total.complete and total.n_rows >= 2 * total.n_fitted:
             whole = RowView(total.rows.X), total.rows.weight
             fit = fit_conjugate(parameters, *whole, rng, retained=retained)
             records = before.records.joined(fit.records)
@@ -364,6 +362,7 @@ def _renewed(parameters, fit, rng):
     again = fit_conjugate(parameters, rows, retained.sampled_weight(), rng)
     if not retained.complete and not stacked(again)[1] > stacked(fit)[1] + UNLIKE:
         return fit._replace(drift=None, interrupted=again.interrupted)
+    retained = retained._replace(n_fitted=again.retained.n_fitted)
     factor = fit.counts.total / again.counts.total
     counts = again.counts.step(again.counts, 1.0, factor)
     return _with_prior_of_now(parameters, again, retained, counts)._replace(

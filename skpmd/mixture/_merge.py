@@ -58,7 +58,6 @@ def merge_conjugate(parameters, fits, n_shards, rng):
         counts=counts,
         retained=_sample_of_all(fits),
         n_samples_seen=seen,
-        n_rows_fitted=sum(fit.n_rows_fitted for fit in fits),
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
         convergence_warnings=_warnings(alignment, len(rows), seen) if model.K > 1 else [],

@@ -117,12 +117,6 @@ class Data(NamedTuple):
             )
         return np.broadcast_to(noise, len(self.y))
 
-    def without(self, places):
-        """All rows but some, of which none are read where they are not in memory."""
-        left = np.ones(len(self.y), dtype=bool)
-        left[places] = False
-        return taken(self, left)
-
     @property
     def is_large(self):
         """Whether copies of rows are left as they are: there are too many to be sorted."""
@@ -153,9 +147,10 @@ class ScaledRows(Rows):
     def split(self, n, rng):
         """All rows but n, which are drawn, as `ScaledRows`, and those n with all that is made."""
         n_rows = len(self.data.weight)
-        places = np.sort(rng.choice(n_rows, n, replace=False))
-        others = self._given.without(places)
-        return ScaledRows(others, self._scaler, self._size()), self._with_all_made(places)
+        places, left = np.sort(rng.choice(n_rows, n, replace=False)), np.ones(n_rows, dtype=bool)
+        left[places] = False  # By a mask no row is read that is not in memory.
+        others = ScaledRows(taken(self._given, left), self._scaler, self._size())
+        return others, self._with_all_made(places)
 
     def _with_all_made(self, places):
         X, y, weight, noise, *_ = self.take(places)

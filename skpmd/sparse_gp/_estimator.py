@@ -20,6 +20,7 @@ from skpmd._base.results import ParticleResults
 from skpmd._base.utils import as_floats, warn
 from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
+from skpmd._rows.rows import taken
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
@@ -685,7 +686,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
                 )
         data = Data(X, y, variance, self._alphas(len(y)), weight)
         # A row of weight zero is as good as absent.
-        return data if weight.all() else data.without(np.flatnonzero(weight == 0.0))
+        return data if weight.all() else taken(data, weight > 0.0)
 
     def _without_neighbours(self):
         """The approximation of rows that are not in memory, as neighbours have to be."""
