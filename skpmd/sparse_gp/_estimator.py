@@ -169,8 +169,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
     reservoir_size : int, default=300000
         With ``approximation="vecchia"`` and "full_scale" the largest number of distinct rows that
         are retained, in a fit as in a stream; of more rows a sample is retained. With
-        ``forgetting`` the sample is drawn by the discounted weights, and rows with less than a
-        millionth of the largest weight are dropped.
+        ``forgetting`` it is drawn by what is left of each row since it came last, and rows of which
+        less than a millionth is left are dropped.
     jitter : float in [0, 0.01], default=1e-14
         Inducing inputs that others leave less variance than this, as a fraction of the mean
         variance, have no part of their own in the process; nor have those of which rounding leaves
