@@ -25,7 +25,7 @@ __all__ = ["load", "save", "skops_trusted_types"]
 # none of these modules opens a file, starts a process or evaluates a text.
 _MODULES = (
     *(f"skpmd.{name}" for name in (
-        "_base.results", "_base.steps", "_export",
+        "_base.results", "_base.retained", "_base.steps", "_export",
         "_from_jax", "custom", "decision", "engine", "lda", "linear", "metrics", "mixture",
         "posterior", "proposals", "sparse_gp", "streams",
     )),

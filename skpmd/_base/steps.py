@@ -1,25 +1,17 @@
-"""The steps of a fit and of a stream: how they are shown, recorded and taken, and what they retain.
-
-A stream retains all rows so far while it knows little: a posterior found anew from all of them is
-better than one that steps from part to part. Past rows count (1 - a) times what they did, in each
-of the columns alike. When that ends, and when the posterior is found anew, is the family's matter;
-what rows take of memory is bounded here.
-"""
+"""The steps of a fit and of a stream: how they are shown, recorded and taken."""
 
 import copy
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse, vstack
 
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import are_in_memory
 from skpmd._runtime.call import phase
-from skpmd.engine import mirror
+from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome, n_steps
-from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import (
     NO_ERROR,
@@ -33,7 +25,6 @@ from skpmd.engine.sums import are_distributed
 # last for more steps, and a polynomial needs them.
 _FEW_ROWS, _MORE = 500, 3
 _MAX_RECORDS = 10_000  # A stream may go on for millions of steps.
-_MAX_NUMBERS = 1 << 21  # So many numbers of X are retained at most, 16 MB.
 
 
 class ReportedBatches:
@@ -240,6 +231,13 @@ def n_draws(options, batches):
     return options.n_particles * (_MORE if few else 1)
 
 
+def cubic_account(stream, stayed, drawn, cubic, a, monitored):
+    """What rejuvenations have lost after one whose draws are weighed by a `Cubic` in place of q."""
+    before, terms = stream.particles, rejuvenation_error.fade(stream.error_terms, a)
+    terms = cubic_surrogate.error_terms_of(cubic, before, stayed, terms, monitored)
+    return rejuvenation_error.of_conflict(terms, before, stayed, drawn, monitored)
+
+
 def redrawn(stream, outcome, error_terms, a, model):
     """The stream whose particles are weighted draws from proposals, and the record of the step."""
     log_prior = model.log_prior(outcome.particles.theta)
@@ -281,50 +279,3 @@ def stream_after(outcome, seen, rng):
     account = error_terms, outcome.n_left_out
     records = Records().extended(outcome.infos)
     return Stream(outcome.particles, None, records, seen, rng, *account)
-
-
-class RetainedRows(NamedTuple):
-    """All rows of a stream so far, with what they count now."""
-
-    rows: Batch
-    n_fitted: int = 0  # The posterior was found from so many of them at once, the first.
-
-    def before_and_since(self):
-        """The rows that the posterior was found from at once, and those since."""
-        return [self.rows.take(some) for some in (slice(self.n_fitted), slice(self.n_fitted, None))]
-
-    def unless_much(self):
-        """The record itself, or None where its rows are too much to be retained."""
-        return self if numbers_of_rows(self.rows.X).sum() <= _MAX_NUMBERS else None
-
-
-def all_so_far(retained, stream, rows, options, shift=None):
-    """All rows so far as a `Batch`, past ones discounted; None where they are not at hand.
-
-    ``rows`` are the new `Rows`. A second pass over rows of a given number needs no retained ones:
-    the first has seen them all. For ``shift`` see `stacked_rows`.
-    """
-    if not stream.seen:
-        return rows.data
-    a, _ = coefficients(options, stream.seen, rows.total)
-    if retained is None or (a > 0.0 and options.total_samples is not None):
-        return None
-    past = retained.rows
-    return stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)
-
-
-def stacked_rows(first, second, shift=None):
-    """The rows of two batches as one; dense where one is, less the ``shift`` of sparse rows."""
-    X = first.X, second.X
-    if all(map(issparse, X)):
-        both = vstack(X, format="csr")
-    else:
-        shift = 0.0 if shift is None else shift
-        both = np.concatenate([one.toarray() - shift if issparse(one) else one for one in X])
-    others = zip(first[1:], second[1:], strict=True)
-    return Batch(both, *(None if pair[0] is None else np.concatenate(pair) for pair in others))
-
-
-def numbers_of_rows(X):
-    """How many numbers each row takes, (n,): those that are stored of a sparse one."""
-    return np.diff(X.indptr) if issparse(X) else np.broadcast_to(X.shape[1], X.shape[0])

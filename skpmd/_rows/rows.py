@@ -4,6 +4,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import issparse, vstack
 
 from skpmd._rows.table import block_size, in_random_order, is_in_memory
 from skpmd.engine.model import Batch, take_rows
@@ -229,6 +230,40 @@ def _differs(column, order):
     """Whether each row, in this order, has another value than the one before it."""
     values = column[order]
     return np.append(True, values[1:] != values[:-1])
+
+
+def taken(rows, places):
+    """Some rows of any record of columns, by a slice, a mask or places."""
+    return type(rows)(*(take_rows(column, places) for column in rows))
+
+
+def stacked_rows(first, second, shift=None):
+    """The rows of two records of columns as one; dense where one is, less the ``shift`` of sparse.
+
+    X is the first of the columns.
+    """
+    X = first.X, second.X
+    if all(map(issparse, X)):
+        both = vstack(X, format="csr")
+    else:
+        shift = 0.0 if shift is None else shift
+        both = np.concatenate([one.toarray() - shift if issparse(one) else one for one in X])
+    others = zip(first[1:], second[1:], strict=True)
+    others = (None if pair[0] is None else np.concatenate(pair) for pair in others)
+    return type(first)(both, *others)
+
+
+def without_copies(rows):
+    """The distinct rows of a record of columns, sorted, and the places of their first copies."""
+    others = rows._replace(X=None, weight=None)
+    columns = [column for column in others if column is not None]
+    places, weight = merge_copies(rows.weight, rows.X, *columns)
+    return taken(rows, places)._replace(weight=weight), places
+
+
+def numbers_of_rows(X):
+    """How many numbers each row takes, (n,): those that are stored of a sparse one."""
+    return np.diff(X.indptr) if issparse(X) else np.broadcast_to(X.shape[1], X.shape[0])
 
 
 def _is_one_number(weight):

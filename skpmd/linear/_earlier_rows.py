@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.options import coordinates_named, posterior_of_prior
-from skpmd._base.steps import numbers_of_rows, stacked_rows
+from skpmd._rows.rows import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for

@@ -7,7 +7,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from skpmd._base.results import Results
 from skpmd._base.steps import Records
-from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import Units
 from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._make_model import linear_model
@@ -30,9 +29,10 @@ def rows_retained(states, parameters, n_classes, power):
     for state in states:
         rows = getattr(state.results.posterior, "rows", None)
         if state.retained is not None:  # A stream has all its rows so far.
-            X, y, weight, *_ = state.retained.rows
+            rows = state.retained.rows
+            rows = rows._replace(weight=power * rows.weight)
             prior = PriorOfRows(parameters, state.prior_scale, state.units)
-            rows = EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)
+            rows = EarlierRows(rows, prior, n_classes, None, 0.0)
         found.append(rows)
     return None if any(rows is None for rows in found) else found
 

@@ -14,15 +14,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.steps import (
-    RetainedRows,
-    advance,
-    all_so_far,
-    kernel_step,
-    n_draws,
-    redrawn,
-    step_in_place,
-)
+from skpmd._base.retained import so_far
+from skpmd._base.steps import advance, cubic_account, kernel_step, n_draws, redrawn, step_in_place
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -62,7 +55,7 @@ def with_units_of(rows, units, retained):
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
-    return own, RetainedRows(old._replace(X=own.rows(old.X)))
+    return own, retained._replace(rows=old._replace(X=own.rows(old.X)), n_fitted=0)
 
 
 def advance_retaining(retained, stream, model, rows, options, step, targets):
@@ -71,15 +64,15 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
     """
-    whole = all_so_far(retained, stream, rows, options, model.shift)
-    if whole is None:
+    retained = so_far(retained, rows.data, options, stream.seen, model.shift)
+    if retained is None:
         return advance(stream, model, rows, options, step), None
-    n_rows = len(whole.weight)
+    whole, n_rows = retained.rows, retained.n_rows
     if not stream.seen:
-        return advance(stream, model, rows, options, step), RetainedRows(
-            whole, n_rows
-        ).unless_much()
-    retained = RetainedRows(whole, retained.n_fitted)
+        fitted = retained.unless_much()
+        if fitted is not None:  # A copy: the rows may be the user's, who reads the next into them.
+            fitted = fitted.select(np.arange(n_rows))._replace(n_fitted=n_rows)
+        return advance(stream, model, rows, options, step), fitted
     fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
     weights, grown = fitted + since, since >= _MORE * fitted
     appeared = (weights[fitted == 0.0] > 0.0).any()
@@ -100,7 +93,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
     if enough and grown.all() and not changed:
         return first, None
-    return first, RetainedRows(whole, n_rows).unless_much()
+    return first, retained._replace(n_fitted=n_rows).unless_much()
 
 
 def _of_classes(rows, targets):
@@ -184,21 +177,15 @@ def _rejuvenated(stream, stayed, assumed, drawn, a, m, model):
 
     ``drawn(cubic, min_share)`` draws m times by the cubic, or by the Gaussian where it is None.
     """
-    particles = stream.particles
-
-    def with_conflict(error_terms, outcome):
-        return rejuvenation_error.of_conflict(
-            error_terms, particles, stayed, outcome.particles, model.monitored
-        )
-
+    particles, monitored = stream.particles, model.monitored
     cubic = cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     outcome = None if cubic is None else drawn(cubic, _MIN_SHARE)
     if outcome is not None and outcome.infos[0].ess >= _MIN_SHARE * m:
-        error_terms = rejuvenation_error.fade(stream.error_terms, a)
-        error_terms = cubic_surrogate.error_terms_of(
-            cubic, particles, stayed, error_terms, model.monitored
-        )
-        return outcome, with_conflict(error_terms, outcome), assumed
+        error_terms = cubic_account(stream, stayed, outcome.particles, cubic, a, monitored)
+        return outcome, error_terms, assumed
     outcome = drawn(None, 0.0)
-    assumed = assumed._replace(error_terms=with_conflict(assumed.error_terms, outcome))
-    return outcome, rejuvenation_error.fade(assumed.error_terms, a), assumed
+    error_terms = rejuvenation_error.of_conflict(
+        assumed.error_terms, particles, stayed, outcome.particles, monitored
+    )
+    assumed = assumed._replace(error_terms=error_terms)
+    return outcome, rejuvenation_error.fade(error_terms, a), assumed

@@ -10,7 +10,8 @@ import numpy as np
 
 from skpmd._base.options import convergence_reasons, misfit_reasons
 from skpmd._base.results import Results, results_of
-from skpmd._base.steps import RetainedRows, Stream, kernel_step
+from skpmd._base.retained import RetainedRows
+from skpmd._base.steps import Stream, kernel_step
 from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory

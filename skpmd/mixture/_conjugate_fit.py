@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.steps import Records, Stream, advance, bar_of_steps, coefficients
+from skpmd._base.retained import RetainedRows, left_of_past
+from skpmd._base.steps import Records, Stream, advance, bar_of_steps
 from skpmd._rows.rows import Rows, stratified_sample
 from skpmd._runtime.call import counted
 from skpmd.engine import mirror
@@ -16,15 +17,7 @@ from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
 from skpmd.mixture._prior import prior_of
-from skpmd.mixture._rows import (
-    Reservoir,
-    RowView,
-    discounted,
-    joined,
-    pieces,
-    reservoir_size,
-    retained_of,
-)
+from skpmd.mixture._rows import RowView, pieces, reservoir_size, retained_of
 from skpmd.mixture._scaler import Scaler, limits_of, medians
 
 # n_particles="auto" is the first of so many columns at most.
@@ -50,9 +43,9 @@ class ConjugateFit(NamedTuple):
 
     model: ConjugateMixture  # Of the components, with their prior and the scaler of the columns.
     counts: Counts  # Of the particles.
-    reservoir: Reservoir  # Rows to choose weights for predictions by, in the user's columns.
+    # Rows to choose weights for predictions by, a `Batch` in the user's columns.
+    retained: RetainedRows
     n_samples_seen: float  # Weighted rows so far.
-    n_rows_fitted: int  # Distinct rows of the last fit.
     records: Records  # Of the steps; of densities in the user's columns.
     # Whether the best particle gained no more than ``tol`` in the last full-batch iteration, and
     # that was on all rows so far.
@@ -84,15 +77,16 @@ def n_particles(parameters, p):
     return next(m for most, m in _AUTO.items() if p <= most)
 
 
-def fit_conjugate(parameters, rows, weight, rng, before=None):
+def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
     """Fit all rows: a `RowView` of distinct ones, in the user's columns.
 
     ``weight`` (n,) is how often each counts. The outcome is a `ConjugateFit`. Particles start from
-    those of another, ``before``, or where that is None from `initial_counts`.
+    those of another, ``before``, or where that is None from `initial_counts`. ``retained`` are the
+    rows to retain, where they have been chosen.
     """
     K, kind = parameters.prior.n_components, parameters.prior.covariance_type
-    retained = retained_of(rows, weight, reservoir_size(K, rows.shape[1]))
-    sample, all_rows = (retained.X, retained.sampled_weight()), (rows, weight)
+    retained = retained or retained_of(rows, weight, reservoir_size(K, rows.shape[1]))
+    sample, all_rows = (retained.rows.X, retained.sampled_weight()), (rows, weight)
     scaler = Scaler.of(*sample, K, kind, None if retained.complete else all_rows)
     X, sample = rows.scaled(scaler), (scaler.transform(sample[0]), sample[1])
     prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample)
@@ -111,9 +105,8 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
     return ConjugateFit(
         model=model,
         counts=outcome.particles.block.counts,
-        reservoir=retained,
+        retained=retained._replace(n_fitted=len(X)),
         n_samples_seen=float(weight.sum()),
-        n_rows_fitted=len(X),
         records=Records().extended(outcome.infos),
         converged=converged,
         convergence_warnings=_convergence_warnings(parameters, converged),
@@ -318,20 +311,19 @@ def update_conjugate(parameters, before, rows, weight):
     """
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
     options = parameters.options._replace(settings=_SETTINGS)
-    a, _ = coefficients(options, before.n_samples_seen, size)
-    n_samples_seen, reservoir, drift = before.n_samples_seen + size, before.reservoir, None
-    if options.total_samples is None or a == 0.0:  # This is no second pass.
+    left = left_of_past(options, before.n_samples_seen, size)
+    n_samples_seen, retained, drift = before.n_samples_seen + size, before.retained, None
+    if left is not None:  # This is no second pass.
         most = reservoir_size(before.model.K, before.model.p)
-        complete, new, weight_of_new = reservoir.complete, rows, weight
-        if not complete:  # Then no more of these rows can be retained either.
-            part = retained_of(rows, weight, most)
-            new, weight_of_new = RowView(part.X), part.weight
-        total = joined(new, weight_of_new, discounted(reservoir, 1.0 - a))
-        if complete and len(total[0]) >= 2 * before.n_rows_fitted:
-            fit = fit_conjugate(parameters, *total, rng)
+        # Where not all are retained no more of these rows can be either.
+        new = retained_of(rows, weight, len(rows) if retained.complete else most)
+        total = retained.discounted(left).joined(new).merged()
+        retained = total.sampled(most)
+        if total.complete and total.n_rows >= 2 * total.n_fitted:
+            whole = RowView(total.rows.X), total.rows.weight
+            fit = fit_conjugate(parameters, *whole, rng, retained=retained)
             records = before.records.joined(fit.records)
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
-        reservoir = retained_of(*total, most, complete)
         if before.model.K > 1:  # One component is exact.
             drift = before.drift or Drift.of(before)
     stream = Stream(
@@ -340,7 +332,7 @@ def update_conjugate(parameters, before, rows, weight):
     scaled = _rows(parameters, rows.scaled(before.scaler), weight)
     stream = advance(stream, before.model, scaled, options, _step)
     counts = stream.particles.block.counts
-    after = _with_prior_of_now(parameters, before, reservoir, counts)._replace(
+    after = _with_prior_of_now(parameters, before, retained, counts)._replace(
         drift=drift and drift.after(stream.records.last[-1].extra["log_density"], size),
         n_samples_seen=n_samples_seen,
         records=before.records.extended(stream.records.last),
@@ -366,26 +358,27 @@ def _renewed(parameters, fit, rng):
     Each retained row counts once in the fit, so that it can be left out of what predicts it, and
     then for as many as it stands for.
     """
-    reservoir, rows = fit.reservoir, RowView(fit.reservoir.X)
-    again = fit_conjugate(parameters, rows, reservoir.sampled_weight(), rng)
-    if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + UNLIKE:
+    retained, rows = fit.retained, RowView(fit.retained.rows.X)
+    again = fit_conjugate(parameters, rows, retained.sampled_weight(), rng)
+    if not retained.complete and not stacked(again)[1] > stacked(fit)[1] + UNLIKE:
         return fit._replace(drift=None, interrupted=again.interrupted)
+    retained = retained._replace(n_fitted=again.retained.n_fitted)
     factor = fit.counts.total / again.counts.total
     counts = again.counts.step(again.counts, 1.0, factor)
-    return _with_prior_of_now(parameters, again, reservoir, counts)._replace(
+    return _with_prior_of_now(parameters, again, retained, counts)._replace(
         n_samples_seen=fit.n_samples_seen,
         records=fit.records.joined(again.records),
-        converged=again.converged and reservoir.complete,
+        converged=again.converged and retained.complete,
         convergence_warnings=[],
     )
 
 
-def _with_prior_of_now(parameters, fit, reservoir, counts):
+def _with_prior_of_now(parameters, fit, retained, counts):
     """A fit with other counts; the prior is not in them, and its defaults follow the rows."""
     scaler = fit.scaler
-    X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
+    X, weight = scaler.transform(retained.rows.X), retained.sampled_weight()
     prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", total=counts.total)
     if parameters.prior.mean_prior is None:
-        prior = prior._replace(mean=medians(X, reservoir.weight))
+        prior = prior._replace(mean=medians(X, retained.rows.weight))
     model = ConjugateMixture(prior, scaler)
-    return fit._replace(model=model, counts=counts, reservoir=reservoir)
+    return fit._replace(model=model, counts=counts, retained=retained)

@@ -25,7 +25,7 @@ _GROWN, UNLIKE, _ERRORS = 0.1, 0.05, 3.0
 
 
 # ---------------------------------------------------------------------- rows that a fit retains
-class Retained(NamedTuple):
+class LeftOutRows(NamedTuple):
     """Log densities of n retained rows under components that do not know them."""
 
     log_mixing: np.ndarray  # (m, K): Of the components.
@@ -35,16 +35,16 @@ class Retained(NamedTuple):
 
 
 def _of_retained(fit):
-    """`Retained` of a `skpmd.mixture._conjugate_fit.ConjugateFit`."""
+    """`LeftOutRows` of a `skpmd.mixture._conjugate_fit.ConjugateFit`."""
     posteriors = fit.model.posteriors(fit.counts)
-    weight, X = fit.reservoir.sampled_weight(), RowView(fit.reservoir.X, scaler=fit.scaler)
+    weight, X = fit.retained.sampled_weight(), RowView(fit.retained.rows.X, scaler=fit.scaler)
     table = np.empty((len(X), posteriors.log_mixing.size), dtype=np.float32)
     largest = np.empty(len(X))
     # No more of a row than there is: weights below 1 have left less of it.
     for rows, part, _ in fit.model.left_out(posteriors, X, np.minimum(weight, 1.0)):
         largest[rows] = part.max(axis=1)
         table[rows] = part - largest[rows, None]
-    return Retained(posteriors.log_mixing, table, largest + fit.scaler.log_jacobian, weight)
+    return LeftOutRows(posteriors.log_mixing, table, largest + fit.scaler.log_jacobian, weight)
 
 
 def stacked(fit):

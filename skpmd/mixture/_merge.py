@@ -18,13 +18,7 @@ from skpmd._base.steps import Records
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._conjugate_fit import fit_conjugate
 from skpmd.mixture._relabel import matches
-from skpmd.mixture._rows import (
-    RowView,
-    distinct_rows,
-    joined,
-    reservoir_size,
-    retained_of,
-)
+from skpmd.mixture._rows import distinct_rows, reservoir_size
 from skpmd.mixture._summaries import points_of
 
 # Components that match worse than this are warned of; 1 is a perfect match.
@@ -40,7 +34,7 @@ def merge_conjugate(parameters, fits, n_shards, rng):
     refuse_copies([fit.counts.components for fit in fits])
     first, seen = fits[0], sum(fit.n_samples_seen for fit in fits)
     rows, weight = _retained_rows(fits)
-    if all(fit.reservoir.complete for fit in fits):
+    if all(fit.retained.complete for fit in fits):
         method = f"fit to all rows, which {n_shards} shards retain"
         fit = fit_conjugate(parameters, rows, weight, rng)
         found = {"method": method, "n_shards": n_shards, "alignment": None}
@@ -62,9 +56,8 @@ def merge_conjugate(parameters, fits, n_shards, rng):
             method = f"iterations over the {len(rows)} rows that {n_shards} shards retain"
     return first._replace(
         counts=counts,
-        reservoir=_joined_reservoirs(fits),
+        retained=_sample_of_all(fits),
         n_samples_seen=seen,
-        n_rows_fitted=sum(fit.n_rows_fitted for fit in fits),
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
         convergence_warnings=_warnings(alignment, len(rows), seen) if model.K > 1 else [],
@@ -82,21 +75,17 @@ def _retained_rows(fits):
     """Distinct rows that shards retain, and how many of all rows each stands for."""
     weights = []
     for fit in fits:
-        weight = fit.reservoir.sampled_weight()
+        weight = fit.retained.sampled_weight()
         weights.append(weight * (fit.n_samples_seen / weight.sum()))
-    return distinct_rows(np.concatenate([fit.reservoir.X for fit in fits]), np.concatenate(weights))
+    X = np.concatenate([fit.retained.rows.X for fit in fits])
+    return distinct_rows(X, np.concatenate(weights))
 
 
-def _joined_reservoirs(fits):
-    """The sample that would have been retained of all rows."""
-    total = fits[0].reservoir
+def _sample_of_all(fits):
+    """The `RetainedRows` that there would have been of all rows."""
+    size, total = reservoir_size(fits[0].model.K, fits[0].model.p), fits[0].retained
     for fit in fits[1:]:
-        other, complete = fit.reservoir, total.complete and fit.reservoir.complete
-        rows = RowView(other.X)
-        rows, weight = joined(rows, other.weight, total)
-        total = retained_of(
-            rows, weight, reservoir_size(fits[0].model.K, fits[0].model.p), complete
-        )
+        total = total.joined(fit.retained).merged().sampled(size)
     return total
 
 

@@ -5,14 +5,14 @@ them all would need as much memory as the table itself, and their places need a 
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.hashing import hashed_uniforms
+from skpmd._base.retained import RetainedRows, sampling_keys
 from skpmd._rows.rows import merge_copies
 from skpmd._rows.table import group_size, is_in_memory
+from skpmd.engine.model import Batch
 from skpmd.engine.sums import are_distributed
 
 # The reservoir holds at least so many rows, or so many for each component; of many columns so many
@@ -26,13 +26,11 @@ class RowView:
     """Rows of a table, which read as one array of float64: by slices and by places.
 
     ``table`` (n, p) has floats of any size, and ``places`` (k,) says which of its rows these are,
-    in their order; None is all of them as they are. ``discounts`` (k,) is what forgetting has left
-    of one row's weight since it came last; None where all are new. With a ``scaler`` rows are read
-    in its columns.
+    in their order; None is all of them as they are. With a ``scaler`` rows are read in its columns.
     """
 
-    def __init__(self, table, places=None, discounts=None, scaler=None):
-        self.table, self.places, self.discounts, self.scaler = table, places, discounts, scaler
+    def __init__(self, table, places=None, scaler=None):
+        self.table, self.places, self.scaler = table, places, scaler
         self._sent_columns = None, None  # Columns that are where the rows are, and what was sent.
 
     def __len__(self):
@@ -76,12 +74,7 @@ class RowView:
 
     def scaled(self, scaler):
         """The same rows in the columns of a scaler."""
-        return RowView(self.table, self.places, self.discounts, scaler)
-
-    def discount(self, index):
-        """Discounts of some of the rows."""
-        discounts = np.broadcast_to(1.0, len(self)) if self.discounts is None else self.discounts
-        return discounts[index]
+        return RowView(self.table, self.places, scaler)
 
 
 def _of_view(function, scaler, X, rest):
@@ -141,54 +134,33 @@ def distinct_rows(table, weight):
     return RowView(table, places), total
 
 
-def joined(rows, weight, earlier):
-    """`RowView` of rows and those of a `Reservoir` before them, and the total weight of each.
-
-    The rows count ``weight`` times. Those that come again are new.
-    """
-    table = np.concatenate([rows[:], earlier.X])
-    discounts = np.concatenate([np.ones(len(rows)), earlier.discount])
-    places, total = merge_copies(np.concatenate([weight, earlier.weight]), table)
-    return RowView(table, places, discounts[places]), total
-
-
 # ---------------------------------------------------------------------- rows that are retained
-class Reservoir(NamedTuple):
-    """Distinct rows: all so far while they are few, then those of the smallest hash.
-
-    The hash is of a row's bytes, so which rows are retained depends neither on their order nor on
-    the parts that they come in, and copies of a row share its fate.
-    """
-
-    X: np.ndarray  # (n, p): Rows, sorted.
-    weight: np.ndarray  # (n,): How often each counts, the past discounted.
-    discount: np.ndarray  # (n,): What forgetting has left of one row's weight since it came last.
-    complete: bool  # Whether these are all rows so far.
-
-    def sampled_weight(self):
-        """Weights for a sample: rows of the past are in it less often already."""
-        return self.weight if self.complete else self.weight / np.maximum(self.discount, 1e-300)
-
-
 def reservoir_size(n_components, n_columns):
     """How many rows are retained."""
     most = max(_MAX_NUMBERS // n_columns, _FEW_EACH * n_components)
     return min(max(_MIN_RETAINED, _ROWS_EACH * n_components), most)
 
 
-def discounted(reservoir, factor):
-    """A reservoir whose rows count this much less than they did."""
-    weight, discount = factor * reservoir.weight, factor * reservoir.discount
-    return reservoir._replace(weight=weight, discount=discount)
+def retained_of(rows, weight, size):
+    """`RetainedRows`, at most ``size`` of those of a call.
+
+    ``rows`` is a `RowView`, and ``weight`` (n,) how often each counts.
+    """
+    if len(rows) <= size:
+        return RetainedRows(Batch(rows[:], None, np.array(weight)))
+    best = partial(_best, size)
+    chosen, _ = over_rows(best, rows, range(len(rows)), add=partial(_best_of_two, size))
+    chosen = np.sort(chosen)
+    # Those of a large fit are neither sorted nor distinct.
+    some = RetainedRows(Batch(rows[chosen], None, weight[chosen]), complete=False)
+    return some.merged()
 
 
 def _best(size, rows, places):
-    """At most so many of the places, as their rows and chance have it, and keys of theirs."""
+    """At most so many of the places, by the keys of their rows, with these."""
     found = np.empty(0, dtype=np.int64), np.empty(0)
     for some in pieces(rows):
-        # An exponential variate over the discount, so the past is sampled as it counts.
-        key = -np.log(hashed_uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
-        found = _best_of_two(size, found, (places[some], key))
+        found = _best_of_two(size, found, (places[some], sampling_keys(rows[some])))
     return found
 
 
@@ -198,21 +170,3 @@ def _best_of_two(size, one, other):
         best = np.argpartition(key, size - 1)[:size]
         chosen, key = chosen[best], key[best]
     return chosen, key
-
-
-def retained_of(rows, weight, size, complete=True):
-    """`Reservoir` of at most ``size`` of the rows.
-
-    ``rows`` is a `RowView`, and ``weight`` (n,) how often each counts. ``complete`` says whether
-    they are all so far.
-    """
-    if len(rows) <= size:
-        return Reservoir(rows[:], *map(np.array, (weight, rows.discount(slice(None)))), complete)
-    best = partial(_best, size)
-    chosen, _ = over_rows(best, rows, range(len(rows)), add=partial(_best_of_two, size))
-    chosen = np.sort(chosen)
-    X, weight, discount = rows[chosen], weight[chosen], rows.discount(chosen)
-    if rows.discounts is None:  # Those of a large fit are neither sorted nor distinct.
-        some, weight = distinct_rows(X, weight)
-        X, discount = some[:], np.ones(len(some))
-    return Reservoir(X, np.array(weight), discount, False)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.results import convergence_warnings
+from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Records, Stream, advance, bar_of_tempering, coefficients
 from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
@@ -15,11 +16,6 @@ from skpmd.engine.smc import tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._prior import MixturePrior, prior_of
-from skpmd.mixture._rows import (
-    Reservoir,
-    discounted,
-    joined,
-)
 from skpmd.mixture._scaler import Scaler
 
 N_PARTICLES = 2000
@@ -27,8 +23,6 @@ N_PARTICLES = 2000
 MAX_RETAINED = 5000
 # Fewer particles say too little of averages and of the evidence.
 _MIN_PARTICLES = 100
-# A row that counts less than this is forgotten.
-_NO_WEIGHT = 1e-9
 # Draws are doubtful if fewer of the particles are distinct, if fewer moves are accepted in the last
 # stage, or if particles are more correlated with where they were before it.
 _MIN_DISTINCT, _MIN_ACCEPTANCE, _MAX_CORRELATION = 0.05, 0.1, 0.5
@@ -45,13 +39,11 @@ class SMCState(NamedTuple):
     # The particles, in the model's coordinates (None before the first fit, and after one that has
     # ended early), and the record of all steps.
     stream: Stream
-    # All rows so far, in the user's columns; None once they were too many to retain.
-    retained: Reservoir | None
+    # All rows so far, a `Batch` in the user's columns; None once they were too many to retain.
+    retained: RetainedRows | None
     # Of the rows so far, nan where it is not known; and the variance of the estimate.
     log_evidence: float
     variance: float
-    # Distinct rows of the last fit to all rows; 0 after a fit that has ended early.
-    n_rows_fitted: int
 
 
 class SMCFit(NamedTuple):
@@ -105,7 +97,7 @@ def fit_draws(parameters, rows, weight, rng):
     ``rows`` is a `RowView` of distinct ones, sorted, in the user's columns, and ``weight`` (n,) how
     often each counts. The outcome is an `SMCFit`.
     """
-    retained = Reservoir(rows[:], weight, np.ones(len(weight)), True)
+    retained = RetainedRows(Batch(rows[:], None, weight))
     stream = Stream(None, None, Records(), 0.0, rng)
     state = first_state(*_scaler_and_prior(parameters, retained), retained, stream)
     return tempered(parameters, state, retained, 0.0, float(weight.sum()))
@@ -126,14 +118,13 @@ def update_draws(parameters, state, rows, weight):
     """
     ended_early = state.stream.particles is None
     retained, most = state.retained, np.inf if ended_early else MAX_RETAINED
-    if retained is None or len(retained.X) + len(weight) > most:
+    if retained is None or retained.n_rows + len(weight) > most:
         return _advanced(parameters, state, rows, weight)
     size = float(weight.sum())
     a, b = coefficients(parameters.options, state.stream.seen, size)
-    rows, weight = joined(rows, b * weight, discounted(retained, 1.0 - a))
-    present = weight > _NO_WEIGHT
-    retained = Reservoir(rows[present], weight[present], np.ones(present.sum()), True)
-    if ended_early or len(retained.X) >= 2 * state.n_rows_fitted:
+    new = RetainedRows(Batch(rows[:], None, b * weight))
+    retained = retained.discounted(1.0 - a).joined(new).merged().sampled(most)
+    if ended_early or retained.n_rows >= 2 * retained.n_fitted:
         known = ended_early or not np.isnan(state.log_evidence)
         own = _scaler_and_prior(parameters, retained)
         state = first_state(*own, retained, state.stream._replace(particles=None))
@@ -141,16 +132,16 @@ def update_draws(parameters, state, rows, weight):
     return tempered(parameters, state, retained, a, size)
 
 
-def _scaler_and_prior(parameters, rows):
-    given, (X, weight, *_) = parameters.prior, rows
+def _scaler_and_prior(parameters, retained):
+    given, (X, _, weight, *_) = parameters.prior, retained.rows
     scaler = Scaler.of(X, weight, given.n_components, given.covariance_type)
     return scaler, prior_of(given, scaler.transform(X), weight, scaler, "parameters")
 
 
-def first_state(scaler, prior, rows, stream):
-    """`SMCState` before a fit of all rows, a `Reservoir`, under a prior in scaled columns."""
-    model = parameter_model(prior, scaler.transform(rows.X), rows.weight)
-    return SMCState(model, scaler, prior, stream, rows, 0.0, 0.0, 0)
+def first_state(scaler, prior, retained, stream):
+    """`SMCState` before a fit of all rows, `RetainedRows`, under a prior in scaled columns."""
+    model = parameter_model(prior, scaler.transform(retained.rows.X), retained.rows.weight)
+    return SMCState(model, scaler, prior, stream, retained, 0.0, 0.0)
 
 
 def tempered(parameters, state, retained, a, size):
@@ -162,10 +153,10 @@ def tempered(parameters, state, retained, a, size):
     model, stream = state.model, state.stream
     rng, total = copy.deepcopy(stream.rng), _batch(state.scaler, retained)
     if stream.particles is None:
-        way, n_rows_fitted = {"initial": model.initial(total.X, total.weight)}, len(total.weight)
+        way = {"initial": model.initial(total.X, total.weight)}
+        retained = retained._replace(n_fitted=retained.n_rows)
     else:
         way = {"start": stream.particles.theta, "before": [_batch(state.scaler, state.retained)]}
-        n_rows_fitted = state.n_rows_fitted
     m, threshold = _n_particles(parameters), parameters.options.settings.ess_threshold
     with bar_of_tempering() as report:
         smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
@@ -178,14 +169,13 @@ def tempered(parameters, state, retained, a, size):
         retained=retained,
         log_evidence=np.nan if a or early else state.log_evidence + smc.log_evidence,
         variance=state.variance + smc.log_evidence_se**2,
-        n_rows_fitted=0 if early else n_rows_fitted,
     )
     fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
     return fit._replace(converged=fit.converged and not smc.out_of_time)
 
 
-def _batch(scaler, rows):
-    return Batch(scaler.transform(rows.X), None, rows.weight)
+def _batch(scaler, retained):
+    return retained.rows._replace(X=scaler.transform(retained.rows.X))
 
 
 def _advanced(parameters, state, rows, weight):

@@ -167,7 +167,8 @@ def prior_findings(state):
     if prior.component_prior != "normal_wishart":
         return []
     # Weights may be less than one, and rows equal. The posterior of all parameters needs no rows.
-    n = max(state.n_samples_seen, getattr(state.fit, "n_rows_fitted", np.inf))
+    n = state.fit.retained.n_fitted if state.strategy == "conjugate" else np.inf
+    n = max(state.n_samples_seen, n)
     if n < prior.n_components:
         return [
             f"n_components={prior.n_components} is more than the rows, which are {n:.6g}: "

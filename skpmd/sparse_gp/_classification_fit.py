@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._base.results import Results
+from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Records, Stream, advance, bar_of_rounds
 from skpmd._base.utils import as_generator
-from skpmd._rows.rows import Rows, sortable
+from skpmd._rows.rows import Rows, sortable, taken, without_copies
 from skpmd._runtime.call import share_of_time
 from skpmd.engine import weighting
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
@@ -28,9 +29,9 @@ from skpmd.sparse_gp._classification_evidence import (
     processes,
 )
 from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._data import Data, Sample, take
+from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, retained_with
+from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, rows_so_far
 from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search
 from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
 from skpmd.sparse_gp._inducing import choose
@@ -77,7 +78,7 @@ class ClassifierState(NamedTuple):
     log_proposal: np.ndarray  # (m,): Log density that the particles came from, less the log prior.
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
     converged: bool = True  # Whether iterations over the last rows have converged.
-    retained: Data | None = None  # All rows, while there are few.
+    retained: RetainedRows | None = None  # All rows, `Data`, while there are few.
     results: Results | None = None  # What the estimator shows.
 
     @property
@@ -161,10 +162,10 @@ def update(parameters, state, data, n_processes):
     of them whenever there are enough more.
     """
     data = _sorted(data)
-    whole = data if state is None else retained_with(parameters, state, data)
-    if state is None or (whole is not None and len(whole.y) >= next_fit(parameters, state)):
-        state = initialise(parameters, whole, n_processes, as_generator(parameters.random_state))
-        data = whole
+    whole = rows_so_far(parameters, state, data)
+    if state is None or (whole is not None and whole.n_rows >= next_fit(parameters, state)):
+        data = whole.rows
+        state = initialise(parameters, data, n_processes, as_generator(parameters.random_state))
     elif isinstance(parameters.inducing_init, str):
         state = move_inducing(state, data.X, n_inducing(parameters.n_inducing))
     state = _add(parameters, state, data)
@@ -174,8 +175,8 @@ def update(parameters, state, data, n_processes):
 
 def _sorted(data):
     """The distinct rows, sorted by their features: another order of the classes changes nothing."""
-    data = data.merged()
-    return data.select(np.lexsort(sortable(data.X).T[::-1]))
+    data, _ = without_copies(data)
+    return taken(data, np.lexsort(sortable(data.X).T[::-1]))
 
 
 def rows_of(data, state, batch_size):

@@ -24,6 +24,7 @@ from skpmd._base.validation import (
     row_weights,
 )
 from skpmd._rows.opening import as_table, in_parts
+from skpmd._rows.rows import taken
 from skpmd._rows.table import need_memory
 from skpmd.sparse_gp._classification_fit import (
     ClassifierParameters,
@@ -406,7 +407,7 @@ def _data(X, codes, weight):
     if not present.any():
         raise ValueError("sample_weight is zero for every row: there are no data to fit.")
     zero = np.zeros(len(X))
-    return Data(X, codes[:, None], zero, zero, weight).select(present)
+    return taken(Data(X, codes[:, None], zero, zero, weight), present)
 
 
 def _n_processes(classes):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import Rows, merge_copies, stratified_sample
+from skpmd._rows.rows import Rows, merge_copies, stratified_sample, taken
 from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
@@ -103,16 +103,6 @@ class Data(NamedTuple):
     alpha: np.ndarray  # (n,): More of it, in squared units of the scaled y.
     weight: np.ndarray  # (n,): How often each row counts.
 
-    def joined(self, other):
-        """These rows and those of another call."""
-        return Data._make(np.concatenate(pair) for pair in zip(self, other, strict=True))
-
-    def merged(self):
-        """The distinct rows, sorted."""
-        *columns, weight = self
-        places, weight = merge_copies(weight, *columns)
-        return self.select(places)._replace(weight=weight)
-
     def own_noise(self, scaler):
         """Variance of each row's own noise, of the scaled y; one number broadcast where it is."""
         parts = self.noise_variance, self.alpha
@@ -126,16 +116,6 @@ class Data(NamedTuple):
                 "say nothing, leave them out."
             )
         return np.broadcast_to(noise, len(self.y))
-
-    def select(self, places):
-        """Some of the rows."""
-        return Data._make(column[places] for column in self)
-
-    def without(self, places):
-        """All rows but some, of which none are read where they are not in memory."""
-        left = np.ones(len(self.y), dtype=bool)
-        left[places] = False
-        return Data._make(column[left] for column in self)
 
     @property
     def is_large(self):
@@ -167,9 +147,10 @@ class ScaledRows(Rows):
     def split(self, n, rng):
         """All rows but n, which are drawn, as `ScaledRows`, and those n with all that is made."""
         n_rows = len(self.data.weight)
-        places = np.sort(rng.choice(n_rows, n, replace=False))
-        others = self._given.without(places)
-        return ScaledRows(others, self._scaler, self._size()), self._with_all_made(places)
+        places, left = np.sort(rng.choice(n_rows, n, replace=False)), np.ones(n_rows, dtype=bool)
+        left[places] = False  # By a mask no row is read that is not in memory.
+        others = ScaledRows(taken(self._given, left), self._scaler, self._size())
+        return others, self._with_all_made(places)
 
     def _with_all_made(self, places):
         X, y, weight, noise, *_ = self.take(places)

@@ -20,6 +20,7 @@ from skpmd._base.results import ParticleResults
 from skpmd._base.utils import as_floats, warn
 from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
+from skpmd._rows.rows import taken
 from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
@@ -168,8 +169,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
     reservoir_size : int, default=300000
         With ``approximation="vecchia"`` and "full_scale" the largest number of distinct rows that
         are retained, in a fit as in a stream; of more rows a sample is retained. With
-        ``forgetting`` the sample is drawn by the discounted weights, and rows with less than a
-        millionth of the largest weight are dropped.
+        ``forgetting`` it is drawn by what is left of each row since it came last, and rows of which
+        less than a millionth is left are dropped.
     jitter : float in [0, 0.01], default=1e-14
         Inducing inputs that others leave less variance than this, as a fraction of the mean
         variance, have no part of their own in the process; nor have those of which rounding leaves
@@ -543,7 +544,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
-            goes_on = state.retained is not None and state.n_fitted < self.n_subset
+            is_early = state.n_fitted < self.n_subset and self.approximation_ not in _NEAR
+            goes_on = is_early and state.retained is not None
             self._warn(data, fitted_kernel=is_new and not goes_on)
             return self
 
@@ -684,7 +686,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
                 )
         data = Data(X, y, variance, self._alphas(len(y)), weight)
         # A row of weight zero is as good as absent.
-        return data if weight.all() else data.without(np.flatnonzero(weight == 0.0))
+        return data if weight.all() else taken(data, weight > 0.0)
 
     def _without_neighbours(self):
         """The approximation of rows that are not in memory, as neighbours have to be."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._base.results import Remedies, Results, results_of
+from skpmd._base.retained import RetainedRows, so_far
 from skpmd._base.steps import (
     Records,
     Stream,
@@ -22,7 +23,7 @@ from skpmd.engine.loop import FullBatch, Options, drive, full_batch_iterations, 
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
 from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
@@ -67,8 +68,9 @@ class GPState(NamedTuple):
     alpha: float
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
-    # All rows, while there are few. With forgetting their weights fall like those of the past.
-    retained: Data | None = None
+    # With inducing inputs the `Data` so far, while there are few rows; with neighbours the `Sites`
+    # of the model.
+    retained: RetainedRows | None = None
     results: Results | None = None  # What the estimator shows.
 
     @property
@@ -189,9 +191,9 @@ def update(parameters, state, data):
     While fewer rows than the kernel needs have come they are retained, and it is fitted anew to all
     of them whenever there are enough more: a first part of one row says nothing of scales.
     """
-    whole = data if state is None else retained_with(parameters, state, data)
-    if state is None or (whole is not None and len(whole.y) >= next_fit(parameters, state)):
-        state, rows = initialise(parameters, whole, as_generator(parameters.random_state))
+    whole = rows_so_far(parameters, state, data)
+    if state is None or (whole is not None and whole.n_rows >= next_fit(parameters, state)):
+        state, rows = initialise(parameters, whole.rows, as_generator(parameters.random_state))
     else:
         rows = ScaledRows(data, state.scaler, parameters.batch_size)
         if whole is None or state.n_fitted >= parameters.search.n_subset:
@@ -203,9 +205,8 @@ def update(parameters, state, data):
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
-    retains = retains and not (whole is not None and whole.is_large)
-    retained = whole.merged() if retains and whole is not None else None
-    state = state._replace(retained=retained)
+    retains = retains and whole is not None and not whole.rows.is_large
+    state = state._replace(retained=whole.merged() if retains else None)
     return with_results(state, state.stream.outcome() if is_posterior else None)
 
 
@@ -253,14 +254,12 @@ def next_fit(parameters, state):
     return (2 if state.n_fitted < parameters.search.n_subset else 4) * state.n_fitted
 
 
-def retained_with(parameters, state, data):
-    """The retained rows and those of a call; None without them, or where a second pass begins."""
-    retained, options = state.retained, parameters.options
-    size, total = data.weight.sum(), options.total_samples
-    if retained is None or (total is not None and state.stream.seen + size > total * (1.0 + 1e-9)):
-        return None
-    weight = retained.weight * (1.0 - options.forgetting) ** size
-    return retained._replace(weight=weight).joined(data).merged()
+def rows_so_far(parameters, state, data):
+    """The `RetainedRows` with those of a call; None where they are not at hand. See `so_far`."""
+    if state is None:
+        return RetainedRows(data)
+    whole = so_far(state.retained, data, parameters.options, state.stream.seen)
+    return None if whole is None else whole.merged()
 
 
 def _warn_of_surprise(state, rows):

@@ -51,16 +51,8 @@ class Sites(NamedTuple):
         """Some of the rows."""
         return Sites(*(column[places] for column in self))
 
-    def joined(self, other):
-        """These and others; some may be at the same input."""
-        return Sites(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
-
-    def discounted(self, factor):
-        """The same rows, each of which counts this much less than it did."""
-        return self._replace(weight=factor * self.weight, squares=factor * self.squares)
-
     def merged(self):
-        """The distinct rows, sorted.
+        """The distinct rows, sorted, and the place of the first of each.
 
         The squares of rows that become one are joined by those of their means about the new one.
         """
@@ -70,7 +62,7 @@ class Sites(NamedTuple):
         mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
         within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
         squares = np.bincount(which, within, n)
-        return Sites(self.X[first], mean, self.noise_variance[first], total, squares)
+        return Sites(self.X[first], mean, self.noise_variance[first], total, squares), first
 
 
 class Neighbourhoods(NamedTuple):

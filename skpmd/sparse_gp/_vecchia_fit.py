@@ -5,7 +5,7 @@ import copy
 import numpy as np
 from scipy.stats import norm
 
-from skpmd._base.hashing import hashed_uniforms
+from skpmd._base.retained import RetainedRows, left_of_past
 from skpmd._base.steps import Records, Stream, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
@@ -38,7 +38,6 @@ _SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5, 0.5), 10.0, (1e-4, 1e-2)
 # Nor do few rows show that there is no noise: a thousand allow the larger of these parts of the
 # variance, and more a part that falls with the sixth power of their number, to the smaller one.
 _NOISE_BOUNDS = 4e-10, 1e-6
-_FORGOTTEN = 1e-6  # Rows of a stream that forgets have at least this part of the largest weight.
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -48,8 +47,8 @@ def fit_vecchia(parameters, data):
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
     rows = ScaledRows(data, scaler, parameters.batch_size)
     sample = take(Population(rows), parameters.search.n_subset, rng)
-    sites = _retained(parameters, _sites_of(rows), rng)
-    return _fitted(parameters, sites, scaler, sample, rows.total, rng)
+    retained = _chosen(parameters, RetainedRows(_sites_of(rows)), rng)
+    return _fitted(parameters, retained, scaler, sample, rows.total, rng)
 
 
 def update_vecchia(parameters, state, data):
@@ -60,17 +59,19 @@ def update_vecchia(parameters, state, data):
     """
     if state is None:
         return fit_vecchia(parameters, data)
-    options, size = parameters.options, data.weight.sum()
-    total, seen = options.total_samples, state.stream.seen + data.weight.sum()
-    if total is not None and seen > total * (1.0 + 1e-9):
+    size, seen = data.weight.sum(), state.stream.seen
+    left = left_of_past(parameters.options, seen, size)
+    if left is None:
         return state  # A second pass: all rows are known.
-    rng, scaler, before = copy.deepcopy(state.stream.rng), state.scaler, state.model.sites
-    before = before.discounted((1.0 - options.forgetting) ** size)
-    both = before.joined(_sites_of(ScaledRows(data, scaler, parameters.batch_size)))
-    sites = _retained(parameters, both, rng, decays=options.forgetting > 0.0)
-    if len(sites.weight) < 2 * state.n_fitted:
+    rng, scaler, seen = copy.deepcopy(state.stream.rng), state.scaler, seen + size
+    before = state.retained.discounted(left)
+    before = before._replace(rows=before.rows._replace(squares=left * before.rows.squares))
+    more = RetainedRows(_sites_of(ScaledRows(data, scaler, parameters.batch_size)))
+    retained = _chosen(parameters, before.joined(more), rng)
+    sites = retained.rows
+    if retained.n_rows < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
-        return state._replace(model=state.model.of(sites), stream=stream)
+        return state._replace(model=state.model.of(sites), stream=stream, retained=retained)
     y = scaler.inverse_transform(sites.y)
     new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
@@ -82,7 +83,7 @@ def update_vecchia(parameters, state, data):
         squares=ratio * sites.squares,
     )
     sample = take(Sample(*sites[:4]), parameters.search.n_subset, rng)
-    after = _fitted(parameters, sites, new, sample, seen, rng, state)
+    after = _fitted(parameters, retained._replace(rows=sites), new, sample, seen, rng, state)
     records = state.stream.records.joined(after.stream.records)
     return after._replace(stream=after.stream._replace(records=records))
 
@@ -92,24 +93,15 @@ def _sites_of(rows):
     return Sites(X, y, noise, weight, np.zeros(len(weight)))
 
 
-def _retained(parameters, sites, rng, decays=False):
-    """As many of the distinct rows as may be retained, in random order.
-
-    Which ones depends on nothing but the inputs, and where weights decay on what is left of each
-    row: those of next to nothing are dropped.
-    """
-    size = parameters.form.reservoir_size
-    if decays:
-        sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
-    sites = sites.merged()
-    if len(sites.weight) > size:
-        key = -np.log(hashed_uniforms(sites.X)) / (sites.weight if decays else 1.0)
-        sites = sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
-    return sites.select(rng.permutation(len(sites.weight)))
+def _chosen(parameters, retained, rng):
+    """As many of the distinct `Sites` as may be retained, in random order."""
+    retained = retained.merged(Sites.merged).sampled(parameters.form.reservoir_size)
+    return retained.select(rng.permutation(retained.n_rows))
 
 
-def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
+def _fitted(parameters, retained, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
+    sites = retained.rows
     kernel, n = parameters.search.kernel, len(sites.weight)
     shapes = _SHAPES if kernel is None else _SHAPES[:1]
     covariances = [covariance_of(kernel, sample, nu, n) for nu in shapes]
@@ -141,6 +133,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
         log_weights=None,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
         n_fitted=len(sites.weight),
+        retained=retained,
     )
     return with_kernel(parameters, state, covariance, theta)
 

@@ -548,7 +548,7 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
     There are none while the rows are retained.
     """
     if not retained:
-        monkeypatch.setattr("skpmd._base.steps._MAX_NUMBERS", 0)
+        monkeypatch.setattr("skpmd._base.retained._MAX_NUMBERS", 0)
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     model = BayesianLogisticRegressionPMD(scale=None, n_particles=1000, random_state=0)
@@ -593,7 +593,7 @@ def test_a_large_error_is_warned_of():
 @pytest.fixture
 def no_memory(monkeypatch):
     """A stream whose rows are too many to be retained while its classes come one by one."""
-    monkeypatch.setattr("skpmd._base.steps._MAX_NUMBERS", 0)
+    monkeypatch.setattr("skpmd._base.retained._MAX_NUMBERS", 0)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_a_cubic_loses_nothing_and_a_quartic_what_it_moves_the_mean_by():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # on the way
 def test_a_stream_of_skewed_posteriors_ends_at_the_exact_one(monkeypatch):
-    monkeypatch.setattr("skpmd._base.steps._MAX_NUMBERS", 0)  # No row is retained.
+    monkeypatch.setattr("skpmd._base.retained._MAX_NUMBERS", 0)  # No row is retained.
     # One rare feature and few rows a chunk: q is not normal where it is redrawn. Exact moments by a
     # grid. The tolerance is 3 Monte Carlo errors of 4000 draws; with a Gaussian in the place of q
     # errors were 0.06 sd and more.

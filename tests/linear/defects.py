@@ -40,9 +40,9 @@ DEFECTS = [
     ),
     Defect(
         "retained rows are not discounted",
-        "_base/steps.py",
-        "stacked_rows(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
-        "stacked_rows(past, rows.data, shift)",
+        "_base/retained.py",
+        "weight=factor * self.rows.weight",
+        "weight=self.rows.weight",
         "linear/test_retained.py",
     ),
     Defect(
@@ -146,8 +146,8 @@ DEFECTS = [
     Defect(
         "rows that a stream has retained are merged at full power",
         "linear/_merge.py",
-        "rows = EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)",
-        "rows = EarlierRows(Batch(X, y, weight), prior, n_classes, None, 0.0)",
+        "rows = rows._replace(weight=power * rows.weight)",
+        "rows = rows._replace(weight=rows.weight)",
         "linear/test_merge.py",
     ),
     Defect(

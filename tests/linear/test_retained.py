@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd._base import steps
+from skpmd._base.retained import RetainedRows
 from skpmd.engine.model import Batch
 from skpmd.linear import _streaming
 
@@ -89,7 +89,7 @@ def test_rows_are_dropped_once_their_classes_are_mixed():
 
 @pytest.mark.slow
 def test_no_more_is_retained_than_memory_allows(monkeypatch):
-    monkeypatch.setattr("skpmd._base.steps._MAX_NUMBERS", 200 * 6)
+    monkeypatch.setattr("skpmd._base.retained._MAX_NUMBERS", 200 * 6)
     assert streamed(FIRST[:200], 2)._state.retained is not None
     assert streamed(FIRST[:220], 2)._state.retained is None
 
@@ -124,6 +124,21 @@ def test_weights_are_copies_and_pickles_go_on():
         twice = np.repeat(part, 2)
         two = pickle.loads(pickle.dumps(two)).partial_fit(X[twice], Y[twice], [0, 1])
     np.testing.assert_allclose(one.posterior_.mean(), two.posterior_.mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["auto", None])
+def test_a_buffer_that_the_user_reads_each_part_into(scale):
+    """Rows and weights of the first call are the user's, who may write on them."""
+    found = []
+    for reused in (False, True):
+        model = BayesianLogisticRegressionPMD(scale=scale, random_state=0, n_particles=500)
+        buffer, weight = np.empty((50, X.shape[1])), np.empty(50)
+        for k, part in enumerate(np.array_split(FIRST[:100], 2)):
+            own, its_weight = (buffer, weight) if reused else (buffer.copy(), weight.copy())
+            own[:], its_weight[:] = X[part], 1.0 + k
+            model.partial_fit(own, Y[part], [0, 1], sample_weight=its_weight)
+        found.append(model.posterior_.particles)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.slow
@@ -163,4 +178,4 @@ def test_columns_are_held_against_those_of_the_last_fit():
     for name, (rows, differ) in others.items():
         X = 1e6 + np.concatenate([first, rows])
         batch = Batch(X, np.ones(200), np.ones(200))
-        assert _streaming._columns_differ(steps.RetainedRows(batch, 100)) == differ, name
+        assert _streaming._columns_differ(RetainedRows(batch, n_fitted=100)) == differ, name

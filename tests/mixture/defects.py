@@ -33,9 +33,9 @@ DEFECTS = [
     ),
     Defect(
         "which rows are retained depends on the parts they come in",
-        "mixture/_rows.py",
-        "key = -np.log(hashed_uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
-        "key = -np.log(hashed_uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
+        "_base/retained.py",
+        "-np.log(hashed_uniforms(X)) / discount",
+        "-np.log(hashed_uniforms(X)) * np.arange(1.0, len(X) + 1.0)",
         "mixture/test_estimator.py",
     ),
     Defect(
@@ -69,8 +69,8 @@ DEFECTS = [
     Defect(
         "rows of earlier passes keep their weight",
         "mixture/_smc_fit.py",
-        "discounted(retained, 1.0 - a)",
-        "discounted(retained, 1.0)",
+        "retained.discounted(1.0 - a)",
+        "retained.discounted(1.0)",
         "mixture/test_smc.py",
     ),
     Defect(

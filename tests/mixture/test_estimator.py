@@ -147,7 +147,7 @@ def test_parts_are_near_one_pass():
     assert stream.score(held_out) > whole - 0.15
     assert stream._state.n_samples_seen == 4000
     assert stream._state.fit.counts.sizes.sum(axis=1) == pytest.approx(4000)
-    assert len(stream._state.fit.reservoir.X) == 1600
+    assert len(stream._state.fit.retained.rows.X) == 1600
 
 
 def test_kept_rows_do_not_depend_on_parts():
@@ -157,7 +157,7 @@ def test_kept_rows_do_not_depend_on_parts():
         one.partial_fit(part)
     for part in np.array_split(X[::-1], 10):
         other.partial_fit(part)
-    np.testing.assert_array_equal(one._state.fit.reservoir.X, other._state.fit.reservoir.X)
+    np.testing.assert_array_equal(one._state.fit.retained.rows.X, other._state.fit.retained.rows.X)
 
 
 def test_further_passes_are_mirror_steps():

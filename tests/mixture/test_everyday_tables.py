@@ -171,7 +171,7 @@ def test_diagonal_covariances_stay_diagonal(kind):
     assert model.precisions_.shape == model.covariances_.shape
     # Counts and points of four particles, and 2^16 numbers of rows.
     assert len(pickle.dumps(model)) < 8 * (4 * 6 * 150 * 4 + 2**16) + 30_000
-    assert len(model._state.fit.reservoir.X) <= 2**16 // 150
+    assert len(model._state.fit.retained.rows.X) <= 2**16 // 150
     assert adjusted_rand_score(labels, model.predict(X)) > 0.7
     some, rest = [3, 140], np.setdiff1d(np.arange(150), [3, 140])
     joint = model.score_samples(X[:4])

@@ -11,6 +11,7 @@ from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD
+from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import first_stream
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
@@ -18,7 +19,6 @@ from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._likelihood import Mixtures
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._prior import MixturePrior
-from skpmd.mixture._rows import Reservoir
 from skpmd.mixture._scaler import Scaler
 from skpmd.mixture._weights import Sticks, by_sticks, log_mixing, sticks_of
 
@@ -59,7 +59,7 @@ def parameters(**changes):
 
 def fit_smc(parameters, prior, X, weight, seed):
     """Draws given rows in scaled columns, under a given prior of these."""
-    rows = Reservoir(np.asarray(X, dtype=float), weight, np.ones(len(X)), True)
+    rows = RetainedRows(Batch(np.asarray(X, dtype=float), None, weight))
     scaler = Scaler(np.zeros(X.shape[1]), np.ones(X.shape[1]))
     state = _smc_fit.first_state(scaler, prior, rows, first_stream(seed))
     return _smc_fit.tempered(parameters, state, rows, 0.0, float(weight.sum()))
@@ -462,15 +462,15 @@ def test_forgotten_rows_do_not_count(two_groups):
     forgetful = in_parts(parts, half_life=1)
     assert_near(forgetful, in_parts(parts[1:], seed=3), 0.25)
     assert not hasattr(forgetful, "log_evidence_")
-    assert len(forgetful._state.fit.state.retained.weight) == len(parts[1])
+    assert len(forgetful._state.fit.state.retained.rows.weight) == len(parts[1])
 
 
 def test_rows_count_once_after_each_pass(two_groups):
     """Kept rows have the weights that mirror steps give them: at the end of a pass they are one."""
     parts = [*np.array_split(two_groups, 3)] * 3
     state = in_parts(parts, n_particles=100, total_samples=150.0)._state.fit.state
-    np.testing.assert_allclose(state.retained.X, np.sort(two_groups, axis=0))
-    np.testing.assert_allclose(state.retained.weight, 1.0)
+    np.testing.assert_allclose(state.retained.rows.X, np.sort(two_groups, axis=0))
+    np.testing.assert_allclose(state.retained.rows.weight, 1.0)
     assert state.stream.seen == 450.0
 
 
@@ -494,7 +494,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.
     model.partial_fit(two_groups[:10])
-    assert model._state.fit.state.retained.weight.sum() == 160.0 and model.log_evidence_
+    assert model._state.fit.state.retained.rows.weight.sum() == 160.0 and model.log_evidence_
     calls.clear()
     calls.extend([None] * 55)
     with pytest.raises(KeyboardInterrupt):

@@ -122,7 +122,7 @@ def test_the_default_prior_mean_follows_the_rows():
     stream = mixture()
     for part in parts:
         stream.partial_fit(part)
-    assert not stream._state.fit.reservoir.complete
+    assert not stream._state.fit.retained.complete
     # The median of 1000 rows that are retained: four standard errors of its rank.
     np.testing.assert_allclose((X < stream.mean_prior_).mean(axis=0), 0.5, atol=0.063)
     forgetful = mixture(2, forgetting=0.01)

@@ -159,9 +159,9 @@ DEFECTS = [
     ),
     Defect(
         "rows that are retained until a kernel is fitted are not forgotten",
-        "sparse_gp/_fit.py",
-        "retained.weight * (1.0 - options.forgetting) ** size",
-        "retained.weight",
+        "_base/retained.py",
+        "return retained.discounted(left).joined(",
+        "return retained.joined(",
         "sparse_gp/test_hard_cases.py",
     ),
     Defect(
@@ -216,22 +216,22 @@ DEFECTS = [
     Defect(
         "a stream of neighbours forgets nothing",
         "sparse_gp/_vecchia_fit.py",
-        "before.discounted((1.0 - options.forgetting) ** size)",
-        "before",
+        "state.retained.discounted(left)",
+        "state.retained",
         "sparse_gp/test_vecchia.py",
     ),
     Defect(
         "rows of which next to nothing is left stay in a stream",
-        "sparse_gp/_vecchia_fit.py",
-        "sites.weight >= _FORGOTTEN * sites.weight.max()",
-        "sites.weight >= 0.0",
+        "_base/retained.py",
+        "self.discount >= _FORGOTTEN",
+        "self.discount >= 0.0",
         "sparse_gp/test_vecchia.py",
     ),
     Defect(
         "sums of squares are not forgotten with their rows",
-        "sparse_gp/_vecchia.py",
-        "squares=factor * self.squares",
-        "squares=self.squares",
+        "sparse_gp/_vecchia_fit.py",
+        "squares=left * before.rows.squares",
+        "squares=before.rows.squares",
         "sparse_gp/test_vecchia.py",
     ),
     Defect(

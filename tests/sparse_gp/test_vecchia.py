@@ -54,7 +54,7 @@ def model_of(kernel, n_neighbors, copies=8, n_targets=1, seed=0):
     sites = Sites(X, y, own, rng.integers(1, 4, n).astype(float), np.zeros(n))
     covariance = KernelCovariance(kernel)
     metric = covariance.term(kernel.theta).length_scale
-    distinct = sites.merged()
+    distinct = sites.merged()[0]
     distinct = distinct.select(rng.permutation(len(distinct.weight)))
     return VecchiaGP(covariance, None, distinct, metric, n_neighbors), sites
 
