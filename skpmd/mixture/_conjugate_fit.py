@@ -8,7 +8,7 @@ import numpy as np
 from skpmd._base.retained import RetainedRows, left_of_past
 from skpmd._base.steps import Records, Stream, advance, bar_of_steps
 from skpmd._rows.rows import Rows, stratified_sample
-from skpmd._runtime.call import counted
+from skpmd._runtime.call import counted, current
 from skpmd.engine import mirror
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
@@ -16,7 +16,7 @@ from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
-from skpmd.mixture._prior import prior_of
+from skpmd.mixture._prior import has_two_scatters, prior_of
 from skpmd.mixture._rows import RowView, pieces, reservoir_size, retained_of
 from skpmd.mixture._scaler import Scaler, limits_of, medians
 
@@ -54,6 +54,7 @@ class ConjugateFit(NamedTuple):
     # Whether Ctrl-C ended the fit; the counts are those of the last complete step.
     interrupted: bool
     rng: np.random.Generator  # Source of all randomness.
+    is_wide: bool = False  # Whether the prior's default scatter is the larger one of two.
     merged: dict | None = None  # What there is to say of a merge of shards; None without.
     drift: Drift | None = None  # Of a stream's rows since the last fit; None before there are any.
 
@@ -82,14 +83,27 @@ def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
 
     ``weight`` (n,) is how often each counts. The outcome is a `ConjugateFit`. Particles start from
     those of another, ``before``, or where that is None from `initial_counts`. ``retained`` are the
-    rows to retain, where they have been chosen.
+    rows to retain, where they have been chosen. Of two default scatters of the prior, where rows
+    are few for their columns, the smaller one is taken if rows that are left out are clearly more
+    probable under it.
     """
+    given = parameters, rows, weight, rng, before, retained
+    fit = _fit_under(*given, is_wide=False)
+    is_over = fit.interrupted or current().is_over()
+    if is_over or not has_two_scatters(parameters.prior, weight.sum(), rows.shape[1]):
+        return fit
+    wide = _fit_under(*given, is_wide=True)
+    return fit if stacked(fit)[1] > stacked(wide)[1] + UNLIKE else wide
+
+
+def _fit_under(parameters, rows, weight, rng, before, retained, is_wide):
+    """`fit_conjugate` under one of the two default scatters, if there are two."""
     K, kind = parameters.prior.n_components, parameters.prior.covariance_type
     retained = retained or retained_of(rows, weight, reservoir_size(K, rows.shape[1]))
     sample, all_rows = (retained.rows.X, retained.sampled_weight()), (rows, weight)
     scaler = Scaler.of(*sample, K, kind, None if retained.complete else all_rows)
     X, sample = rows.scaled(scaler), (scaler.transform(sample[0]), sample[1])
-    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample)
+    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample, is_wide=is_wide)
     model = ConjugateMixture(prior, scaler)
     m = n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
@@ -112,6 +126,7 @@ def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
         convergence_warnings=_convergence_warnings(parameters, converged),
         interrupted=outcome.interrupted,
         rng=rng,
+        is_wide=is_wide,
     )
 
 
@@ -377,7 +392,9 @@ def _with_prior_of_now(parameters, fit, retained, counts):
     """A fit with other counts; the prior is not in them, and its defaults follow the rows."""
     scaler = fit.scaler
     X, weight = scaler.transform(retained.rows.X), retained.sampled_weight()
-    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", total=counts.total)
+    prior = prior_of(
+        parameters.prior, X, weight, scaler, "conjugate", total=counts.total, is_wide=fit.is_wide
+    )
     if parameters.prior.mean_prior is None:
         prior = prior._replace(mean=medians(X, retained.rows.weight))
     model = ConjugateMixture(prior, scaler)

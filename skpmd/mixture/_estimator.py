@@ -104,7 +104,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None means
         a share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
         or 0.01 with ``strategy="parameters"``. In this covariance, values far from the median count
-        as if they were three scales away, and far groups do not widen it. Use a larger share to
+        as if they were three scales away, and far groups do not widen it. Conjugate ``"full"``
+        components of fewer than ``2 * n_features**2`` rows each are also fitted under
+        ``n_features / 10`` times this covariance, which is kept unless rows that are left out are
+        less probable under it by 0.05 nats on average. Use a larger share to
         find groups rather than to estimate densities. With ``component_prior="independent"`` its
         diagonal has the squared scales of the half-normal standard deviations, and all other
         entries must be 0; None means the rows' variances, by the same rule.

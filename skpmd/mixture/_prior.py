@@ -14,6 +14,9 @@ from skpmd.mixture._scaler import REACH, drawn_in, reach_of, variance_about
 _COVARIANCE_SHARE = 0.01
 # The conjugate strategy's share falls once a component has more rows than this, and it stops here.
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
+# Full covariances with fewer rows each than so many times their squared number of columns are tried
+# with so large a share for each column, too.
+_FEW_FOR_MATRICES, _WIDE_SHARE = 2.0, 0.1
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # Values count for the prior's defaults as if they were at most so many scales from the median.
 _NEAR = 3.0
@@ -114,13 +117,26 @@ def strategy_of(parameters):
     return "conjugate" if parameters.strategy == "auto" else parameters.strategy
 
 
-def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None):
+def has_two_scatters(parameters, n, p):
+    """Whether the rows are to say which of two default scatters suits n of them in p columns.
+
+    The smaller one suits densities of any shape. But it makes a component of about p rows in p
+    columns more probable than a group by itself: four groups of 250 rows in 20 columns, seven
+    standard deviations apart, became three and such a component.
+    """
+    K = parameters.n_components
+    is_default = parameters.covariance_prior is None and parameters.covariance_type == "full"
+    return is_default and 1 < K and p > 1 and n < _FEW_FOR_MATRICES * K * p**2
+
+
+def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None, is_wide=False):
     """The prior, in scaled columns, that an estimator's parameters and rows come to.
 
     X (n, p) holds scaled rows, as an array or a `RowView`, and ``weight`` (n,) how often each
     counts. They are a sample of ``total`` rows, or all there are where that is None; ``sample``, an
     array and its weights, stands for them where that is not None. Some defaults differ between the
-    strategies, "conjugate" and "parameters".
+    strategies, "conjugate" and "parameters". With ``is_wide`` the default scatter is the larger one
+    of `has_two_scatters`.
     """
     sample = (X, weight) if sample is None else sample
     _refuse_unused(parameters)
@@ -152,7 +168,9 @@ def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None):
         ),
         mean_scale=mean_scale,
         df=_df(parameters, p),
-        covariance=_covariance(parameters, X, weight, scaler, strategy, total or weight.sum()),
+        covariance=_covariance(
+            parameters, X, weight, scaler, strategy, total or weight.sum(), is_wide
+        ),
     )
 
 
@@ -236,12 +254,13 @@ def _moments(total, matrix, near, X, weight):
     return mean, second
 
 
-def _covariance(parameters, X, weight, scaler, strategy, total):
+def _covariance(parameters, X, weight, scaler, strategy, total, is_wide):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
     p, kind = X.shape[1], parameters.covariance_type
     matrix, independent = kind in ("full", "tied"), parameters.component_prior == "independent"
     if parameters.covariance_prior is None:
-        covariance = _default_covariance(parameters, X, weight, strategy, total)
+        share = _WIDE_SHARE * p if is_wide else _share(parameters, strategy, total)
+        covariance = _default_covariance(parameters, X, weight, share)
     else:
         with np.errstate(over="ignore"):
             covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
@@ -260,25 +279,30 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
     return covariance
 
 
-def _default_covariance(parameters, X, weight, strategy, total):
+def _default_covariance(parameters, X, weight, share):
     """A share of the covariance of the rows, which groups far from each other do not widen.
 
     Components of few rows take their shape from all rows; those of many have their own.
     """
-    p, kind, share = X.shape[1], parameters.covariance_type, _COVARIANCE_SHARE
+    p, kind = X.shape[1], parameters.covariance_type
     # One column may have all of the variance that spherical components have in each.
     near, matrix = _NEAR * (np.sqrt(p) if kind == "spherical" else 1.0), kind in ("full", "tied")
     if parameters.component_prior == "independent":  # The prior of correlations is uniform.
         variances = _covariance_of(X, weight, False, near)
         return np.diag(variances) if matrix else variances.mean() if kind != "diag" else variances
-    if strategy == "conjugate":
-        few = _FEW_ROWS_EACH * parameters.n_components / total
-        share = float(np.clip(few**2, _MIN_SHARE, 1.0))
     covariance = _covariance_of(X, weight, matrix, near)
     if matrix:
         factor = np.sqrt(_WIDEST / np.maximum(np.diag(covariance), _WIDEST))
         return share * (covariance * np.outer(factor, factor))
     return share * np.minimum(covariance.mean() if kind == "spherical" else covariance, _WIDEST)
+
+
+def _share(parameters, strategy, total):
+    """Which share of the rows' covariance the default scatter is."""
+    if strategy != "conjugate":
+        return _COVARIANCE_SHARE
+    few = _FEW_ROWS_EACH * parameters.n_components / total
+    return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
 def _refuse_correlations(covariance):

@@ -4,6 +4,20 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "full covariances in many columns are fitted under one default scatter",
+        "mixture/_prior.py",
+        "_FEW_FOR_MATRICES, _WIDE_SHARE = 2.0, 0.1",
+        "_FEW_FOR_MATRICES, _WIDE_SHARE = 0.0, 0.1",
+        "mixture/test_everyday_tables.py",
+    ),
+    Defect(
+        "the larger default scatter is kept whatever rows say",
+        "mixture/_conjugate_fit.py",
+        "> stacked(wide)[1] + UNLIKE else wide",
+        "> stacked(wide)[1] + 1e9 else wide",
+        "mixture/test_everyday_tables.py",
+    ),
+    Defect(
         "the prior's mean has no part in a component's scatter",
         "mixture/_components.py",
         "        scatter += self.kappa0 * np.outer(self.mean0, self.mean0)\n",

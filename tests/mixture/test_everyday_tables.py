@@ -222,3 +222,34 @@ def test_more_components_than_rows_are_named(kind):
     # As one Gaussian of four rows about: no component between them is far too narrow.
     assert -10.0 < model.score(np.random.default_rng(2).normal(size=(200, 2))) < -2.0
     assert model.weights_.sum() == pytest.approx(1.0) and model.weights_.min() > 0.0
+
+
+# ---------------------------------------------------------------------- few rows, many columns
+@pytest.mark.parametrize("seed", [0, 5])
+def test_full_covariances_find_groups_in_many_columns(seed):
+    """Under the smaller default scatter alone 20 odd rows in 20 columns made a component."""
+    centres = 1.5 * np.random.default_rng(seed).normal(size=(4, 20))
+    X, labels = groups(1500, centres, seed)  # They are 6 to 12 standard deviations apart.
+    mixture = fitted(X[:1000], 4)
+    assert adjusted_rand_score(labels[1000:], mixture.predict(X[1000:])) > 0.98
+    assert mixture.covariance_prior_[0, 0] > 0.5  # A tenth of some 3 for each of 20 columns.
+
+
+def test_densities_along_a_curve_keep_the_smaller_scatter():
+    """Rows near a curve have components that are narrow across it."""
+    rng = np.random.default_rng(3)
+    t = rng.uniform(0.0, 2.0 * np.pi, 1000)
+    X = np.column_stack([np.cos(k * t) for k in range(1, 9)]) + 0.01 * rng.normal(size=(1000, 8))
+    mixture = fitted(X[:800], 10)
+    wide = fitted(X[:800], 10, covariance_prior=0.8 * np.cov(X.T))
+    assert mixture.covariance_prior_[0, 0] < 0.05
+    assert mixture.score(X[800:]) > wide.score(X[800:]) + 1.0
+
+
+def test_a_stream_keeps_the_scatter_that_its_rows_have_chosen():
+    centres = 1.5 * np.random.default_rng(1).normal(size=(4, 20))
+    X, _ = groups(1000, centres, 1)
+    stream = GaussianMixturePMD(4, random_state=0)
+    for part in np.array_split(X, 5):
+        stream.partial_fit(part)
+    assert stream.covariance_prior_[0, 0] > 0.5
