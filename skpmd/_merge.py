@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from skpmd._rows.opening import as_table
-
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, E, MatrixLike
+from skpmd._typing import ArrayLike, E, MatrixLike
 
 
 def merge(

@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from skpmd._export import library
-
-if TYPE_CHECKING:
-    from skpmd._typing import FilePath
-
+from skpmd._typing import FilePath
 
 __all__ = ["load", "save", "skops_trusted_types"]
 

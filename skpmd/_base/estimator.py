@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn import get_config
@@ -35,11 +35,9 @@ from skpmd._rows.table import BlockTable
 from skpmd._runtime.call import Call, current, during
 from skpmd._runtime.display import listeners_of
 from skpmd._runtime.threads import threads
+from skpmd._typing import Value
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
-
-if TYPE_CHECKING:
-    from skpmd._typing import Value
 
 _VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -40,6 +40,7 @@ from skpmd._base.validation import (
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
@@ -75,10 +76,6 @@ from skpmd.linear._task import (
 )
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
-
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
