@@ -93,11 +93,12 @@ def refuse_rows(X, y, why):
             raise ValueError(f"{name} is of no use to this merge: {why}. Leave it out.")
 
 
-def check_total(total, seen):
-    """ValueError where rows are not as many, weighted, as the shards have seen."""
+def check_total(total, seen, which=""):
+    """ValueError where rows, all or those named, are not as many, weighted, as shards have seen."""
     if abs(total - seen) > _ROUNDING * seen:
         raise ValueError(
-            f"X has rows of a total weight of {total:g}, and the shards were fitted to {seen:g}: "
+            f"X has rows {which}of a total weight of {total:g}, and the shards were fitted to "
+            f"{seen:g}: "
             "give the rows of all shards, with their sample_weight, or none."
         )
 

@@ -58,6 +58,7 @@ from skpmd.linear._make_model import (
 from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
+    check_classes,
     differing_units,
     merge_mean_field,
     rows_retained,
@@ -639,14 +640,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _task_of_shards(self, states, parameters, features, given, rng):
         """The `Task` of all rows, or of those that shards hold; None where there are none."""
         X, y, sample_weight = given
+        n_classes, power = len(self.classes_), 1.0 / self.temperature
+        retained = rows_retained(states, parameters, n_classes, power)
         if X is not None:
             X, y = self._validated(X, y, reset=False)
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             check_total(rows.total, sum(state.stream.seen for state in states))
+            check_classes(rows.data, retained, self.temperature)
         else:
             refuse_rows(None, y, "rows are X and y together")
-            n_classes, power = len(self.classes_), 1.0 / self.temperature
-            retained = rows_retained(states, parameters, n_classes, power)
             if retained is None:
                 return None
             (X, y, weight, *_), rest = joined(retained)

@@ -210,6 +210,20 @@ def test_rows_that_posteriors_hold_are_fitted(wide):
     assert gap(skpmd.merge(shards, X, y), whole) == 0.0
 
 
+def test_rows_of_other_classes_are_refused(wide):
+    X, y, shards, whole = wide
+    with pytest.raises(ValueError, match="rows of a class of a total weight of"):
+        skpmd.merge(shards, X, np.where(np.arange(len(y)) < 20, 1, y))
+    assert gap(skpmd.merge(shards, X[::-1], y[::-1]), whole) < 0.1
+    given = {"temperature": 2.0, "class_weight": {0: 1.0, 1: 3.0}}
+    shards = [fitted(X[k::3], y[k::3], k, **given) for k in range(3)]
+    assert gap(skpmd.merge(shards, X, y), fitted(X, y, **given)) < 0.1
+    three = y + (X[:, 0] > 0.5) * y
+    shards = [fitted(X[k::3, :2], three[k::3], k) for k in range(3)]
+    with pytest.raises(ValueError, match="rows of a class of a total weight of"):
+        skpmd.merge(shards, X[:, :2], 2 - three)
+
+
 def test_a_merge_is_a_prior(wide):
     X, y, _, _ = wide
     shards = [fitted(X[k::3], y[k::3], k, scale=None) for k in range(3)]
