@@ -3,39 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from skpmd._base.version import __version__
+from skpmd._base.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from skpmd._from_jax import from_jax
-    from skpmd._merge import merge
-    from skpmd._show_versions import show_versions
-    from skpmd.custom import ParticleMirrorDescent
-    from skpmd.lda import LDATopicModelPMD, TopicPosterior
-    from skpmd.linear import BayesianLogisticRegressionPMD, GaussianPosterior
-    from skpmd.mixture import GaussianMixturePMD
-    from skpmd.persistence import load, save
-    from skpmd.posterior import Posterior
-    from skpmd.predictive import NormalMixture
-    from skpmd.sparse_gp import SparseGPClassifierPMD, SparseGPRegressorPMD
-
-__all__ = [
-    "BayesianLogisticRegressionPMD",
-    "GaussianMixturePMD",
-    "GaussianPosterior",
-    "LDATopicModelPMD",
-    "NormalMixture",
-    "ParticleMirrorDescent",
-    "Posterior",
-    "SparseGPClassifierPMD",
-    "SparseGPRegressorPMD",
-    "TopicPosterior",
-    "__version__",
-    "from_jax",
-    "load",
-    "merge",
-    "save",
-    "show_versions",
-]
+if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
+    from skpmd._from_jax import from_jax as from_jax
+    from skpmd._merge import merge as merge
+    from skpmd._show_versions import show_versions as show_versions
+    from skpmd.custom import ParticleMirrorDescent as ParticleMirrorDescent
+    from skpmd.lda import LDATopicModelPMD as LDATopicModelPMD
+    from skpmd.lda import TopicPosterior as TopicPosterior
+    from skpmd.linear import BayesianLogisticRegressionPMD as BayesianLogisticRegressionPMD
+    from skpmd.linear import GaussianPosterior as GaussianPosterior
+    from skpmd.mixture import GaussianMixturePMD as GaussianMixturePMD
+    from skpmd.persistence import load as load
+    from skpmd.persistence import save as save
+    from skpmd.posterior import Posterior as Posterior
+    from skpmd.predictive import NormalMixture as NormalMixture
+    from skpmd.sparse_gp import SparseGPClassifierPMD as SparseGPClassifierPMD
+    from skpmd.sparse_gp import SparseGPRegressorPMD as SparseGPRegressorPMD
 
 # Where names are at home: a family is imported when it is first asked for, so that nobody waits for
 # those that are not used.
@@ -58,9 +43,10 @@ _HOMES = {
 }
 _MODULES = (
     "custom", "data", "decision", "engine", "lda", "linear", "metrics", "mixture",
-    "model_comparison", "persistence", "plot", "posterior", "predictive", "sparse_gp", "streams",
-    "wrappers",
+    "model_comparison", "persistence", "plot", "posterior", "predictive", "skpro", "sparse_gp",
+    "streams", "wrappers",
 )  # fmt: skip
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name):
@@ -70,9 +56,12 @@ def __getattr__(name):
         globals()[name] = value
         return value
     if name in _MODULES:
-        return import_module(f"skpmd.{name}")
+        try:
+            return import_module(f"skpmd.{name}")
+        except ImportError as error:  # `help` asks for all that a package has.
+            raise AttributeError(str(error)) from error
     raise AttributeError(f"module 'skpmd' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*__all__, *_MODULES})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from skpmd._rows.opening import as_table
-
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, E, MatrixLike
+from skpmd._typing import ArrayLike, E, MatrixLike
 
 
 def merge(
@@ -79,8 +76,9 @@ def merge(
         If there is no estimator, one comes twice (other ways to count rows twice are not noticed,
         for example an estimator together with the result of its merge), or they differ in
         parameters, columns, classes, kernels or inducing inputs; if a stream has discounted rows,
-        if shards began with an earlier posterior as their ``prior``, or if a posterior is of a kind
-        that cannot be merged. The message names the difference, and what to do.
+        if shards began with an earlier posterior as their ``prior``, if a posterior is of a kind
+        that cannot be merged, or if the product of densities over the priors is none that can be
+        sampled. The message names the difference, and what to do.
     TypeError
         If they are not of the same class, or of a class that cannot be merged.
     sklearn.exceptions.NotFittedError

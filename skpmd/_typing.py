@@ -1,4 +1,4 @@
-"""Types of public signatures, for type checkers; no module imports this while a program runs."""
+"""Types of public signatures, for type checkers and for ``typing.get_type_hints``."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from skpmd._rows.blocks import Blocks
 
-    from skpmd.data import Blocks
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from skpmd.lda import TopicPosterior
+    from skpmd.linear import GaussianPosterior
+else:  # A running program imports no library or family for the sake of its types.
+    Axes = DataFrame = GaussianPosterior = TopicPosterior = Any
 
 
 class Sparse(Protocol):
@@ -20,16 +25,9 @@ class Sparse(Protocol):
     def tocsr(self) -> Any: ...  # noqa: D102
 
 
-class Items(Protocol):
-    """What has parts that are read by their place."""
-
-    def __len__(self) -> int: ...  # noqa: D105
-    def __getitem__(self, i: int, /) -> Any: ...  # noqa: D105
-
-
 Array: TypeAlias = NDArray[Any]
 # Rows: an array, a data frame or a table of Arrow or Dask (all have `__array__`), or these.
-MatrixLike: TypeAlias = "ArrayLike | Sparse | Blocks"
+MatrixLike: TypeAlias = ArrayLike | Sparse | Blocks
 # Results that are no array, or not one alone, where a parameter asks for more.
 ArrayOrMore: TypeAlias = NDArray[Any] | Any
 # Estimators take no generator, as those of scikit-learn; their methods do.
@@ -42,5 +40,5 @@ Estimator: TypeAlias = Any
 E = TypeVar("E")  # One class of estimators.
 Method = TypeVar("Method", bound=Callable[..., Any])
 Value = TypeVar("Value")
-Frame: TypeAlias = "pd.DataFrame"
-AxesLike: TypeAlias = "Axes | Sequence[Axes] | NDArray[Any]"
+Frame: TypeAlias = DataFrame
+AxesLike: TypeAlias = Axes | Sequence[Axes] | NDArray[Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -22,11 +22,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skpmd._base.utils import as_floats, check_probabilities
 from skpmd._base.validation import fit_context
+from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.predictive import NormalMixture
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
-
 
 __all__ = ["BayesDecisionClassifier", "bayes_action"]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.metrics import mean_pinball_loss
@@ -31,11 +31,8 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
 from skpmd import _coherence
 from skpmd._base.utils import fill_docstrings
+from skpmd._typing import ArrayLike, ArrayOrMore, MatrixLike
 from skpmd.predictive import NormalMixture
-
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, ArrayOrMore, MatrixLike
-
 
 __all__ = [
     "crps",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,13 +18,10 @@ from sklearn.utils.validation import _num_samples
 
 from skpmd._base.leave_one_out import LeftOut, without_each
 from skpmd._base.utils import as_floats, warn
+from skpmd._typing import ArrayLike, Estimator, MatrixLike
 from skpmd.engine.particles import log_weights
 from skpmd.engine.weighting import stacked
 from skpmd.wrappers import innermost
-
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, Estimator, MatrixLike
-
 
 __all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]
 

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.metrics import get_scorer, get_scorer_names
 
+from skpmd._base.checkpoint import portable
 from skpmd._export import library
-
-if TYPE_CHECKING:
-    from skpmd._typing import FilePath
-
+from skpmd._typing import FilePath
 
 __all__ = ["load", "save", "skops_trusted_types"]
 
@@ -110,7 +108,8 @@ def save(estimator: object, path: FilePath) -> None:
     estimator : estimator or posterior
         Object to write: an estimator, fitted or not, or a posterior of skpmd, or what holds one,
         such as a pipeline, a search or a list. Functions of the user's own, such as those of a
-        `skpmd.ParticleMirrorDescent`, are written as names: they have to be in a module.
+        `skpmd.ParticleMirrorDescent`, are written as names: they have to be in a module. The
+        path of a ``checkpoint`` is not written.
     path : str or path-like
         Path of the file; an existing file is replaced.
 
@@ -146,7 +145,8 @@ def save(estimator: object, path: FilePath) -> None:
     path, name = _place_of(path), type(estimator).__name__
     skops = library("skops.io", "skops")
     try:
-        data = skops.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+        with portable():
+            data = skops.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
     except (TypeError, RecursionError) as error:
         raise TypeError(f"{name} cannot be written by skops: {error} Use joblib.") from error
     unknown = [one for one in skops.get_untrusted_types(data=data) if not _is_found(one)]
@@ -190,21 +190,23 @@ def _is_found(name):
     return hasattr(modules.get(module), attribute)
 
 
-def load(path: FilePath, *, trusted: Sequence[str] = ()) -> Any:
+def load(path: FilePath, *, trusted: str | Sequence[str] = ()) -> Any:
     """Read a file that ``save`` has written; predictions and later fits are the same to the bit.
 
     Parameters
     ----------
     path : str or path-like
         A file that ``save`` has written, or skops.
-    trusted : sequence of str, default=()
-        Names of types and functions to take from the file beside those of skpmd and scikit-learn
-        (`skops_trusted_types`). Loading may run code of these types: name those that you know.
+    trusted : str or sequence of str, default=()
+        Name, or names, of types and functions to take from the file beside those of skpmd and
+        scikit-learn (`skops_trusted_types`). Loading may run code of these types: name those that
+        you know.
 
     Returns
     -------
     estimator or posterior
-        The object as it was saved. If another version of skpmd saved it, there is a warning
+        The object as it was saved, but that estimators in it have ``checkpoint=None``: the path may
+        be one of another machine. If another version of skpmd saved it, there is a warning
         (``InconsistentVersionWarning``).
 
     Raises
@@ -244,9 +246,10 @@ def load(path: FilePath, *, trusted: Sequence[str] = ()) -> Any:
     path = _place_of(path)
     _check_format(path)
     skops, exceptions = library("skops.io", "skops"), library("skops.io.exceptions", "skops")
-    known = [*skops_trusted_types(), *trusted]
+    known = [*skops_trusted_types(), *([trusted] if isinstance(trusted, str) else trusted)]
     try:
-        return skops.load(path, trusted=known)
+        with portable():
+            return skops.load(path, trusted=known)
     except exceptions.UntrustedTypesFoundException:
         others = sorted(set(skops.get_untrusted_types(file=path)) - set(known))
     except (MemoryError, Warning):

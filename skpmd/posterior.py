@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.edges import Unbounded
@@ -23,11 +24,7 @@ from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
 from skpmd.engine.resampling import random_draws
 from skpmd.proposals import fitted_density
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
-    from skpmd.proposals.fitted_density import FittedDensity
-
+from skpmd.proposals.fitted_density import FittedDensity
 
 # Smooth draws outside the support are drawn anew so many times; their share is known by so many.
 _ROUNDS, _N_MASS = 100, 1 << 13

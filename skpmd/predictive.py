@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
@@ -25,10 +25,7 @@ from skpmd._base.utils import (
     check_n_draws,
     fill_docstrings,
 )
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, RandomState
-
+from skpmd._typing import Array, ArrayLike, RandomState
 
 _NODES = 64  # Of a rule for expectations.
 # What docstrings have in common, in the place of names in angle brackets.

@@ -5,10 +5,11 @@ Importing this needs the extra: ``pip install skpmd[skpro]``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.base import clone
 
+from skpmd._typing import Estimator
 from skpmd.sparse_gp import SparseGPRegressorPMD
 
 try:
@@ -16,9 +17,6 @@ try:
     from skpro.regression.base import BaseProbaRegressor
 except ImportError as error:
     raise ImportError("skpmd.skpro needs skpro 2.12 or newer: pip install skpmd[skpro].") from error
-
-if TYPE_CHECKING:
-    from skpmd._typing import Estimator
 
 
 class SkproRegressor(BaseProbaRegressor):

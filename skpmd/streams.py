@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -17,9 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
 
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, Estimator, MatrixLike
-
+from skpmd._typing import ArrayLike, Estimator, MatrixLike
 
 __all__ = ["PrequentialScores", "StreamingPipeline", "prequential_score"]
 

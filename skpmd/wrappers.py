@@ -6,7 +6,7 @@ a transformed target does not. These functions work through all of them, however
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -25,12 +25,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
+from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
-
 
 __all__ = [
     "cross_val_distribution",

@@ -15,6 +15,7 @@ import reprlib
 import warnings
 import zlib
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 
 import joblib
@@ -34,6 +35,8 @@ _SECONDS, _TIMES = 1.0, 20.0
 _WITHOUT_EFFECT = {"checkpoint", "max_time", "n_jobs", "verbose", "verbose_interval"}
 _PIECE = 1 << 20  # Bytes that are copied at a time.
 _CLASS = "the estimator"
+# Whether states of estimators are those of a file for other machines, which lack the path.
+_is_portable = ContextVar("whether skpmd reads or writes a file for others", default=False)
 _REMEDY = "to start anew delete the file, or give another path"
 
 
@@ -208,6 +211,25 @@ def checkpointed(path, kind, parameters, data):
             is_whole = not current().ended
     finally:
         checkpoint.end(is_whole)
+
+
+@contextmanager
+def portable():
+    """Context in which states of estimators, of whatever holds them, have no path of a checkpoint.
+
+    Whoever gets such a file would write to that path of another's, or run what a pickle there says.
+    """
+    token = _is_portable.set(True)
+    try:
+        yield
+    finally:
+        _is_portable.reset(token)
+
+
+def without_path(state):
+    """The state of an estimator, in a `portable` context without its checkpoint."""
+    has_path = _is_portable.get() and state.get("checkpoint") is not None
+    return {**state, "checkpoint": None} if has_path else state
 
 
 def _fingerprint(kind, parameters, data):

@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_n_features, validate_data
 
-from skpmd._base.checkpoint import checkpointed
+from skpmd._base.checkpoint import checkpointed, without_path
 from skpmd._base.merging import check_alike
 from skpmd._base.options import adopted, check_options, share_forgotten
 from skpmd._base.utils import damaged_folder, warn
@@ -35,11 +35,9 @@ from skpmd._rows.table import BlockTable
 from skpmd._runtime.call import Call, current, during
 from skpmd._runtime.display import listeners_of
 from skpmd._runtime.threads import threads
+from skpmd._typing import Value
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
-
-if TYPE_CHECKING:
-    from skpmd._typing import Value
 
 _VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 
@@ -87,7 +85,7 @@ class ParticleEstimator(BaseEstimator):
 
     def __getstate__(self):
         """What is pickled: not what can be made again, and which version has pickled it."""
-        state = {**super().__getstate__(), _VERSION: __version__}
+        state = {**without_path(super().__getstate__()), _VERSION: __version__}
         return {**state, "_cache": {}} if "_cache" in state else state
 
     def __setstate__(self, state):
@@ -96,7 +94,7 @@ class ParticleEstimator(BaseEstimator):
         version = state.pop(_VERSION, "0.1.0.dev0 or earlier")
         if version != __version__:
             warnings.warn(other_version(type(self).__name__, version), stacklevel=2)
-        super().__setstate__(state)
+        super().__setstate__(without_path(state))
 
     def _record(self, kind, **others):
         """A record of the parameters that its fields have the names of, and of others.

@@ -74,7 +74,7 @@ _MAX_BEYOND, _MAX_BEYOND_BY_VALUES = 0.1, 0.9
 # and of 42 coefficients were .05 to .39 standard deviations off at .62 to 1.5, and those of 15 were
 # up to .06 off at .53.
 _MAX_MISFIT = 0.6
-_MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
+MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
 _EARLIER = "the earlier posterior, which is the prior,"
 _CLONED = (
     "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
@@ -220,12 +220,12 @@ def convergence_reasons(density, particles, whose=_EARLIER):
     )
 
 
-def misfit_reasons(misfit, of_rows=False, whose=_EARLIER):
+def misfit_reasons(misfit, whose=_EARLIER, most=_MAX_MISFIT):
     """Reasons not to trust a posterior by what stands for another lacks of that, in nats.
 
-    That is a density, or with ``of_rows`` some of its rows and a quadratic.
+    That is a density, or with ``MAX_MISFIT_OF_ROWS`` some of its rows and a quadratic.
     """
-    if not misfit > (_MAX_MISFIT_OF_ROWS if of_rows else _MAX_MISFIT):
+    if not misfit > most:
         return ()
     return (
         f"what stands for {whose} is {misfit:.1f} nats off (root mean square): means may be off by "

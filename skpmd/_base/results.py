@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.steps import Records
+from skpmd._typing import Array
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 from skpmd.proposals.agreement import evidence_of
 from skpmd.proposals.hmc import TARGET_ESS
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array
-
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -22,9 +21,7 @@ from sklearn.utils.validation import (
 from skpmd._rows.blocks import Blocks
 from skpmd._rows.rows import ones
 from skpmd._rows.table import group_size, is_in_memory, limits
-
-if TYPE_CHECKING:
-    from skpmd._typing import Method
+from skpmd._typing import Method
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.

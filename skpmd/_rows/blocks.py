@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import _get_feature_names
-
-if TYPE_CHECKING:
-    from skpmd._typing import Items
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
@@ -26,6 +23,13 @@ class Block(NamedTuple):
     y: np.ndarray | None = None
     weight: np.ndarray | None = None
     names: np.ndarray | None = None  # Of the columns, where X itself does not know them.
+
+
+class Items(Protocol):
+    """What has parts that are read by their place."""
+
+    def __len__(self) -> int: ...  # noqa: D105
+    def __getitem__(self, i: int, /) -> Any: ...  # noqa: D105
 
 
 class Blocks:

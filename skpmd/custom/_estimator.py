@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,6 +42,7 @@ from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import fit_context, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
+from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
     CustomModel,
@@ -62,10 +63,6 @@ from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.posterior import Posterior
 from skpmd.proposals.from_values import compared, from_values
-
-if TYPE_CHECKING:
-    from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
-
 
 _CHAINS = "give the model parameters of like scales that depend less on each other"
 _WITH_GRADIENT = Remedies(chains=_CHAINS)

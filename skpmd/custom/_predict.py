@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -16,15 +16,12 @@ from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, we
 from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._support import closing_rows
 from skpmd.custom._tables import check_sum, count, parts_of_table, pointwise_table, values_table
 from skpmd.engine.resampling import random_draws
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
 # interval of 90 % holds is then known to 0.5 %.

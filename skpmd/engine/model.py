@@ -34,12 +34,12 @@ Everything else is optional and used where it is offered:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from skpmd._typing import Array
+Array: TypeAlias = NDArray[Any]
 
 
 def take_rows(column, rows):

@@ -17,6 +17,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skpmd._runtime.call import phase, tick
 from skpmd._runtime.threads import each
+from skpmd.engine.loop import Stage, drive, resumable
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents, groups_of
@@ -87,34 +88,44 @@ def drawn(topics, counts, seeds, X, weight):
     n_tokens = int(kernels.numbers_of_tokens(documents.indptr, documents.data).sum())
     n_draws = n_kept(m, V, K)
     chains = [_Chain(topics, counts, i, seeds[i], documents, weight, n_tokens) for i in range(m)]
-    kept = Counts.zeros(m * n_draws, V, K)
     several = [repeated(_only(topics, i), n_draws) for i in range(m)]
-    n_sweeps, length = 0, _FIRST
 
-    def one_round(i):
-        own = slice(i * n_draws, (i + 1) * n_draws)
-        chains[i].run(length, kept.words[own], kept.totals[own])
-        some = Counts(kept.words[own], kept.totals[own], np.zeros(n_draws), 1.0)
-        order = relabelling(several[i], some, uniform(n_draws))
-        kept.words[own] = np.take_along_axis(some.words, order[:, None], axis=2)
-        kept.totals[own] = np.take_along_axis(some.totals, order, axis=1)
+    def rounds(at):
+        """The draws are those of the last round alone; what goes on is the place of each chain."""
+        kept, n_sweeps, length = Counts.zeros(m * n_draws, V, K), 0, _FIRST
+        if at is not None:
+            n_sweeps, length, places = at
+            for chain, place in zip(chains, places, strict=True):
+                chain.go_on_from(place)
+            yield None, None
 
-    while True:
-        each(one_round, range(m))
-        tick()
-        n_sweeps += length
-        change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
-        orders = arrangement(topics, averaged(kept, m), weight.sum())
-        if orders is not None:
-            kept = kept.arranged(np.repeat(orders, n_draws, axis=0))
-            for chain, order in zip(chains, orders, strict=True):
-                chain.arrange(order)
-        is_last = change < _MAX_CHANGE and orders is None
-        most = min(2 * length, _MAX_LENGTH)
-        if is_last or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
-            break
-        length = most
-    return Drawn(kept, n_sweeps, _findings(change, alike))
+        def one_round(i):
+            own = slice(i * n_draws, (i + 1) * n_draws)
+            chains[i].run(length, kept.words[own], kept.totals[own])
+            some = Counts(kept.words[own], kept.totals[own], np.zeros(n_draws), 1.0)
+            order = relabelling(several[i], some, uniform(n_draws))
+            kept.words[own] = np.take_along_axis(some.words, order[:, None], axis=2)
+            kept.totals[own] = np.take_along_axis(some.totals, order, axis=1)
+
+        while True:
+            each(one_round, range(m))
+            tick()
+            n_sweeps += length
+            change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
+            orders = arrangement(topics, averaged(kept, m), weight.sum())
+            if orders is not None:
+                kept = kept.arranged(np.repeat(orders, n_draws, axis=0))
+                for chain, order in zip(chains, orders, strict=True):
+                    chain.arrange(order)
+            is_last = change < _MAX_CHANGE and orders is None
+            most = min(2 * length, _MAX_LENGTH)
+            if is_last or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
+                break
+            length = most
+            yield None, (n_sweeps, length, [chain.place() for chain in chains])
+        yield Stage(Drawn(kept, n_sweeps, _findings(change, alike))), None
+
+    return drive(resumable(rounds), what="the draws of topics").value
 
 
 class _Chain:
@@ -133,6 +144,14 @@ class _Chain:
         self._totals = np.zeros(topics.K)
         kernels.count_topics(*self._arguments, self._topics, self._words, self._totals)
         self._priors = given[2], topics.eta_scale[i] * topics.eta_total, alpha
+
+    def place(self):
+        """All that the next round begins with."""
+        return self._topics, self._words, self._totals, self._state
+
+    def go_on_from(self, place):
+        """Begin the next round where another chain, of the same words, has been."""
+        self._topics, self._words, self._totals, self._state = place
 
     def arrange(self, order):
         """Let topic k be what is now ``order[k]``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,19 +17,16 @@ from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import limits, mapped
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
 from skpmd.lda import _results as results
 from skpmd.lda._documents import chosen, groups_of
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
+from skpmd.lda._posterior import TopicPosterior
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
 from skpmd.lda._topics import ASSIGNMENTS
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
-    from skpmd.lda._posterior import TopicPosterior
-
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
 _MAX_COUNT = 1e15

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
 from skpmd._export import inference_data, library, provenance, refuse_names
+from skpmd._typing import Array, ArrayLike, Frame, RandomState
 from skpmd.engine.resampling import random_draws
 from skpmd.lda._beta_mixtures import mixture_quantiles
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, Frame, RandomState
-
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 # What exports say of themselves.

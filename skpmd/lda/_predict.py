@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -12,11 +12,9 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd._coherence import coherence_of_topics
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, MatrixLike
 from skpmd.lda import _averages as averages
 from skpmd.lda._results import table_of_documents, table_of_words
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, MatrixLike
 
 
 class LDAPredictions(TransformerMixin):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -40,6 +40,7 @@ from skpmd._base.validation import (
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
@@ -57,6 +58,7 @@ from skpmd.linear._make_model import (
 from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
+    check_classes,
     differing_units,
     merge_mean_field,
     rows_retained,
@@ -75,10 +77,6 @@ from skpmd.linear._task import (
 )
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
-
 
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
@@ -642,14 +640,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _task_of_shards(self, states, parameters, features, given, rng):
         """The `Task` of all rows, or of those that shards hold; None where there are none."""
         X, y, sample_weight = given
+        n_classes, power = len(self.classes_), 1.0 / self.temperature
+        retained = rows_retained(states, parameters, n_classes, power)
         if X is not None:
             X, y = self._validated(X, y, reset=False)
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             check_total(rows.total, sum(state.stream.seen for state in states))
+            check_classes(rows.data, retained, self.temperature)
         else:
             refuse_rows(None, y, "rows are X and y together")
-            n_classes, power = len(self.classes_), 1.0 / self.temperature
-            retained = rows_retained(states, parameters, n_classes, power)
             if retained is None:
                 return None
             (X, y, weight, *_), rest = joined(retained)

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
+from skpmd._base.merging import check_total
 from skpmd._base.results import Results
 from skpmd._base.steps import Records
 from skpmd.linear._column_scale import Units
@@ -35,6 +36,19 @@ def rows_retained(states, parameters, n_classes, power):
             rows = EarlierRows(rows, prior, n_classes, None, 0.0)
         found.append(rows)
     return None if any(rows is None for rows in found) else found
+
+
+def check_classes(rows, retained, temperature):
+    """ValueError where classes of a `Batch` of all rows have other weights than in the shards.
+
+    ``retained`` are the `EarlierRows` of these; the weights are not known where that is None, or
+    where something else stands for some of their rows.
+    """
+    if retained is None or any(one.rest is not None for one in retained):
+        return
+    for code in np.unique(rows.y):
+        seen = sum(one.rows.weight[one.rows.y == code].sum() for one in retained)
+        check_total(rows.weight[rows.y == code].sum(), temperature * seen, "of a class ")
 
 
 def shards_of(parameters, states, n_features, n_classes):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
 from skpmd.linear._design import logit_moments, normal_nodes
 from skpmd.posterior import Posterior
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
-
 
 _NODES = 512  # Predictions average over this many nodes.
 _BLOCK = 1 << 22  # `expectation` draws at most this many numbers at once.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import entr, expit, log_expit, log_softmax, softmax
@@ -21,6 +19,7 @@ from skpmd._base.validation import (
     refuse_overflows,
 )
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.engine.model import Batch
 from skpmd.linear._averages import (
     labels_by_means,
@@ -35,10 +34,6 @@ from skpmd.linear._design import logits, n_logits
 from skpmd.linear._make_model import in_columns, linear_model
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
 from skpmd.predictive import Uncertainty
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-
 
 _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 

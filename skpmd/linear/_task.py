@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.options import convergence_reasons, misfit_reasons
+from skpmd._base.options import MAX_MISFIT_OF_ROWS, convergence_reasons, misfit_reasons
 from skpmd._base.results import Results, results_of
 from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Stream, kernel_step
@@ -156,7 +156,7 @@ def _of_prior(model, outcome):
     density = getattr(prior, "density", None)
     reasons = convergence_reasons(density, outcome.particles)
     if isinstance(prior, TiltedPrior):
-        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
+        reasons += misfit_reasons(prior.rest.misfit, most=MAX_MISFIT_OF_ROWS)
     outcome = outcome._replace(reasons=outcome.reasons + reasons)
     return outcome, None if density is None else density.pareto_k
 

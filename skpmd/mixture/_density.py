@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 
 from skpmd._base.normal_mixtures import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
-from skpmd.mixture._conditional import given
+from skpmd._typing import Array, ArrayLike, RandomState
+from skpmd.mixture._conditional import Components, given
 from skpmd.mixture._particles import log_gamma_rise, root_times
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, RandomState
-    from skpmd.mixture._conditional import Components
-    from skpmd.mixture._scaler import Scaler
-
+from skpmd.mixture._scaler import Scaler
 
 _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so many numbers.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
@@ -12,14 +10,12 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import row_by_row
+from skpmd._typing import Array, ArrayLike, Columns, MatrixLike
 from skpmd.mixture._conditional import components_of, places_of, values_of
 from skpmd.mixture._density import MixtureDensity
 from skpmd.mixture._left_out import leave_one_out
 from skpmd.mixture._responsibilities import log_jacobians, log_joints, refuse_missing
 from skpmd.mixture._summaries import draws_of
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, Columns, MatrixLike
 
 
 class MixtureQueries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -17,6 +17,7 @@ from skpmd._base.validation import checked_weights, fit_context, refuse_overflow
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import need_memory
 from skpmd._runtime.call import untimed
+from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import (
     INITS,
@@ -39,11 +40,7 @@ from skpmd.mixture._summaries import (
     prior_covariance,
     prior_findings,
 )
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
-    from skpmd.posterior import Posterior
-
+from skpmd.posterior import Posterior
 
 WEIGHTINGS = ("stacking", "posterior", "uniform")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -12,8 +12,10 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.mixture import _partition
 from skpmd.mixture._density_predict import MixtureQueries
+from skpmd.mixture._partition import Partition
 from skpmd.mixture._responsibilities import (
     averages,
     log_densities,
@@ -23,11 +25,6 @@ from skpmd.mixture._responsibilities import (
 )
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-    from skpmd.mixture._partition import Partition
-
 
 # Particles whose log weight is less than the largest by more are left out of labels.
 _NEGLIGIBLE = -20.0

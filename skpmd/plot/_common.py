@@ -5,17 +5,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from functools import partial
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from skpmd._base.utils import check_level, filled
 from skpmd._export import library
+from skpmd._typing import Estimator
 from skpmd.wrappers import posterior_of
-
-if TYPE_CHECKING:
-    from skpmd._typing import Estimator
-
 
 # Of the palette of Okabe and Ito (2008), which eyes without one kind of cone tell apart.
 BLUE, VERMILION, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "0.45"

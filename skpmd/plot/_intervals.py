@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from skpmd._typing import Array, AxesLike, GaussianPosterior
 from skpmd.plot._common import (
     BLUE,
     GREY,
@@ -24,13 +25,8 @@ from skpmd.plot._common import (
     short_names,
     with_defaults,
 )
+from skpmd.posterior import Posterior
 from skpmd.wrappers import inside
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, AxesLike
-    from skpmd.linear._posterior import GaussianPosterior
-    from skpmd.posterior import Posterior
-
 
 _ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
 _MAX_EXPONENT = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
 
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
+from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot import _regions
 from skpmd.plot._common import (
     BLUE,
@@ -32,10 +33,6 @@ from skpmd.plot._common import (
 from skpmd.plot._tables import dense, named
 from skpmd.posterior import Posterior
 from skpmd.wrappers import innermost, inside
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
-
 
 _REGIONS = (0.5, 0.9)
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)

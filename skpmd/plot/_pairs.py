@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from skpmd._typing import Array, AxesLike
 from skpmd.plot import _regions
 from skpmd.plot._common import (
     BLACK,
@@ -30,11 +31,7 @@ from skpmd.plot._common import (
     short_names,
     wrapped,
 )
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, AxesLike
-    from skpmd.posterior import Posterior
-
+from skpmd.posterior import Posterior
 
 _PANEL = 1.9  # Inches of a figure for each coordinate.
 _NOTHING = 1e-6  # Other particles have to have as much of the weight.

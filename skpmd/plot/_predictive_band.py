@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats
+from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot._common import (
     BLUE,
     Display,
@@ -25,9 +26,6 @@ from skpmd.plot._common import (
 from skpmd.plot._tables import along_column, as_column, target_name_of
 from skpmd.predictive import NormalMixture
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 
 
 class PredictiveBandDisplay(Display):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats, as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
+from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike, RandomState
 from skpmd.plot._common import (
     BLUE,
     LIGHT,
@@ -30,10 +31,6 @@ from skpmd.plot._common import (
 )
 from skpmd.plot._tables import target_name_of
 from skpmd.wrappers import innermost
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike, RandomState
-
 
 _KINDS = "auto", "density", "frequency"
 _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.

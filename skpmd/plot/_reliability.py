@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import beta
@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from skpmd._base.utils import as_floats, check_level
 from skpmd._base.validation import checked_weights
+from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot._common import (
     BLUE,
     GREY,
@@ -27,10 +28,6 @@ from skpmd.plot._common import (
     short_names,
 )
 from skpmd.wrappers import inside
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
-
 
 _HISTOGRAM_BINS = 20
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from skpmd._base.utils import check_level
+from skpmd._typing import Array, AxesLike, TopicPosterior
 from skpmd.plot._common import (
     BLUE,
     PosteriorDisplay,
@@ -23,11 +24,6 @@ from skpmd.plot._common import (
     with_defaults,
 )
 from skpmd.wrappers import column_names
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, AxesLike
-    from skpmd.lda._posterior import TopicPosterior
-
 
 _COLUMNS = 3  # Panels beside each other.
 # Inches: width of a panel and what a letter adds, height of a word, and what is around them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import expit, log_expit, logit, ndtri, softmax
 from sklearn.base import ClassifierMixin
@@ -13,15 +11,12 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
+from skpmd._typing import Array, ArrayOrMore, MatrixLike
 from skpmd.engine.importance import uniforms
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import kind_of_rows
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 from skpmd.sparse_gp._predict import average
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayOrMore, MatrixLike
-
 
 _CHUNK = 1 << 22  # Covariances held at once.
 _POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -26,6 +26,7 @@ from skpmd._base.validation import (
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import taken
 from skpmd._rows.table import need_memory
+from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.sparse_gp._classification_fit import (
     ClassifierParameters,
     much_open,
@@ -38,9 +39,6 @@ from skpmd.sparse_gp._estimator import PROCESS_CONSTRAINTS, ProcessResults
 from skpmd.sparse_gp._findings import at_independence
 from skpmd.sparse_gp._hyperparameters import Search
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 
 
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResults):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -22,6 +22,7 @@ from skpmd._base.validation import checked_weights, fit_context, refuse_overflow
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import taken
 from skpmd._rows.table import is_in_memory
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
@@ -40,10 +41,6 @@ from skpmd.sparse_gp._vecchia_fit import (
     update_full_scale,
     update_vecchia,
 )
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
-
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {

@@ -98,9 +98,8 @@ def _taken_out(model, theta, conditional, X, y, times, alpha):
     V = model.whitened(theta, X)
     mean = V.T @ conditional.mean
     variance = (model.known(conditional, V) ** 2).sum(axis=0)
-    prior = model.covariance.diagonal(theta, X)
     noise = np.maximum(model.covariance.noise(theta, X) + alpha, model.floor(theta))
-    left = np.maximum(prior - (V**2).sum(axis=0), 0.0)
+    left = model.left_of(theta, X, V)
     of_row = noise + left if model.approximation == "fitc" else noise
     h = times * variance / of_row
     rest = np.maximum(1.0 - h, _MIN_LEFT)

@@ -152,10 +152,8 @@ class SparseGP(Process):
         """What some rows add to the precision's lower triangle, the linear part and the rest."""
         X, y, w = batch.X, batch.y, batch.weight
         V = self.whitened(theta, X)
-        variance = self.covariance.diagonal(theta, X)
         noise = np.maximum(self.covariance.noise(theta, X) + batch.noise, self.floor(theta))
-        left = variance - np.einsum("ij,ij->j", V, V)
-        left[left < _NOTHING_LEFT * variance] = 0.0
+        left = self.left_of(theta, X, V)
         if self.approximation == "fitc":
             noise = noise + left
             left = np.zeros(len(left))
@@ -300,6 +298,16 @@ class SparseGP(Process):
 
         parts = each(of, blocks_of(len(X)))
         return parts[0] if len(parts) == 1 else np.concatenate([V.T for V in parts]).T
+
+    def left_of(self, theta, X, V):
+        """Variance that the values at the inducing inputs leave of whitened rows V, (n,).
+
+        Where that is rounding it is none: beside a small noise it would change the row's precision.
+        """
+        variance = self.covariance.diagonal(theta, X)
+        left = variance - np.einsum("ij,ij->j", V, V)
+        left[left < _NOTHING_LEFT * variance] = 0.0
+        return left
 
     def conditional(self, theta, block):
         """q(u | Z) of one particle, factored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -20,16 +20,13 @@ from skpmd._base.utils import (
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler, kind_of_rows
 from skpmd.sparse_gp._hyperparameters import refuse_kernel
 from skpmd.sparse_gp._left_out import leave_one_out
 from skpmd.sparse_gp._student import scale_nodes
-
-if TYPE_CHECKING:
-    from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-
 
 # Rows of so many covariances are predicted at once, and of the second number at least.
 _CHUNK, _MIN_ROWS = 1 << 17, 500

@@ -17,6 +17,7 @@ from skpmd._base import checkpoint
 from skpmd._base.checkpoint import Checkpoint, CheckpointWarning, _digest
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Stage, drive, on_checkpoint, resumable, stage
+from skpmd.lda import _draws
 from tests.api.test_max_time import COUNTS, LABELS, ROUTES, X
 from tests.tools.exact_models import NORMAL_MEAN
 from tests.tools.kills import digest, fitted
@@ -163,6 +164,28 @@ def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(route, path, cut):
         found = fitted(route, checkpoint=path)
     assert cuts and digest(found) == expected
     assert os.listdir(path.parent) == []
+
+
+def test_chains_of_topics_go_on_after_their_last_round(path, cut, monkeypatch):
+    lengths, run = [], _draws._Chain.run
+
+    def counted(self, n_sweeps, *out):
+        lengths.append(n_sweeps)
+        run(self, n_sweeps, *out)
+
+    monkeypatch.setattr(_draws, "_MAX_CHANGE", 0.0)
+    monkeypatch.setattr(_draws._Chain, "run", counted)
+    expected = digest(fitted("topics"))
+    assert len(set(lengths)) > 3
+    writes = cut(None)
+    fitted("topics", checkpoint=path)
+    cut(writes["n"])
+    with pytest.raises(Cut):
+        fitted("topics", checkpoint=path)
+    cut(None)
+    lengths.clear()
+    assert digest(fitted("topics", checkpoint=path)) == expected
+    assert set(lengths) == {_draws._MAX_LENGTH}
 
 
 @needs_source

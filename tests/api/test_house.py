@@ -319,11 +319,14 @@ def knows_of_checkpoints(module):
 
 
 def test_the_loop_alone_knows_of_checkpoints():
-    """In the engine and in families; estimators have a parameter, which the base reads."""
+    """In the engine and in families; estimators have a parameter, which the base reads.
+
+    Files of estimators leave it out, and say so.
+    """
     found = {name for name, module in MODULES.items() if any(knows_of_checkpoints(module))}
     found = {name for name in found if not name.startswith("skpmd._base.")}
     parameters = {estimator.__module__ for estimator in ESTIMATORS}
-    assert found == {LOOP, *parameters}
+    assert found == {LOOP, "skpmd.persistence", *parameters}
     for name in parameters:
         nodes = [*knows_of_checkpoints(MODULES[name])]
         known = {"checkpoint", "self.checkpoint", "checkpoint=None"}

@@ -1,20 +1,23 @@
 """Who may import whom: the layout's one rule, read from the syntax trees."""
 
 import ast
+import inspect
+import pkgutil
 import sys
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+import skpmd
 from tests.tools.source import ROOT, modules, needs_source, parse
 
 pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
-SHARED |= {"_coherence", "_merge", "data"}
+SHARED |= {"_coherence", "_merge", "_typing", "data"}
 # These may import everything.
-TOP = {"skpmd", "_typing", "skpro", "persistence", "_from_jax", "_show_versions"}
+TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,
 # and nothing imports pictures.
 # What importing any module may import beside Python's own library and skpmd.
@@ -171,6 +174,34 @@ def test_the_rule_itself(name, text, found):
         "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found
+
+
+# ------------------------------------------------------------------- names of the package itself
+PRIVATE = {"proposals"}  # Though its name has no underscore.
+
+
+def test_the_package_shows_its_public_names_alone():
+    modules = {one.name for one in pkgutil.iter_modules(skpmd.__path__) if one.name[0] != "_"}
+    assert set(dir(skpmd)) == {*skpmd.__all__, *(modules - PRIVATE)}
+
+
+def test_type_checkers_know_the_public_names():
+    given = [one for one in ast.walk(MODULES["skpmd"].tree) if isinstance(one, ast.ImportFrom)]
+    names = {alias.asname: one.module for one in given for alias in one.names if alias.asname}
+    homes = {name: f"skpmd.{home}" for name, home in skpmd._HOMES.items()}
+    assert names == homes | {"__version__": "skpmd._base.version"}
+
+
+def test_a_module_that_lacks_its_library_is_not_there(monkeypatch):
+    """So that ``help(skpmd)``, which asks for all names, works without the extras."""
+    monkeypatch.setitem(sys.modules, "skpro.regression.base", None)
+    monkeypatch.delitem(sys.modules, "skpmd.skpro", raising=False)
+    monkeypatch.delattr(skpmd, "skpro", raising=False)
+    with pytest.raises(AttributeError, match=r"pip install skpmd\[skpro\]"):
+        _ = skpmd.skpro
+    with pytest.raises(ImportError, match=r"pip install skpmd\[skpro\]"):
+        from skpmd import skpro  # noqa: F401
+    assert "skpro" not in dict(inspect.getmembers(skpmd))
 
 
 def test_a_circle_is_noticed():

@@ -58,7 +58,7 @@ from skpmd.persistence import skops_trusted_types
 from skpmd.streams import StreamingPipeline
 from tests.tools.exact_models import NORMAL_MEAN
 
-pytest.importorskip("skops.io")
+skops = pytest.importorskip("skops.io")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(0)
@@ -427,6 +427,25 @@ def test_priors_come_back_from_files(name):
     assert ends[0] == ends[1]
 
 
+def checkpoints(model):
+    return [value for name, value in model.get_params().items() if name.endswith("checkpoint")]
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_no_path_of_a_checkpoint_comes_along(kind, tmp_path):
+    path, file = kind(tmp_path / "fit.ckpt"), tmp_path / "m"
+    prior = logistic(checkpoint=path).fit(X, TWO)
+    pipe = make_pipeline(StandardScaler(), logistic(checkpoint=path, prior=prior))
+    for model in (prior, pipe, GridSearchCV(pipe, SCALES)):
+        skpmd.save(model, file)
+        assert set(checkpoints(skpmd.load(file))) == {None}
+        assert set(checkpoints(by_pickle(model))) == {path} == set(checkpoints(model))
+        # Files that skops has written without us.
+        skops.dump(model, file)
+        name = f"{type(path).__module__}.{type(path).__name__}"
+        assert set(checkpoints(skpmd.load(file, trusted=name))) == {None}
+
+
 # ------------------------------------------------------------------- what goes wrong
 def test_types_that_are_not_trusted_are_named(tmp_path):
     path = tmp_path / "m"
@@ -434,6 +453,7 @@ def test_types_that_are_not_trusted_are_named(tmp_path):
     name = f"{__name__}.OwnKernel"
     with pytest.raises(TypeError, match=re.escape(f"load(path, trusted=['{name}'])")):
         skpmd.load(path)
+    assert type(skpmd.load(path, trusted=name).kernel).__name__ == "OwnKernel"
     whole = path.read_bytes()
     with zipfile.ZipFile(path) as archive:
         document = archive.read("schema.json").replace(b"OwnKernel", b"NoKernel")

@@ -1,6 +1,7 @@
-"""Every public signature is annotated; ruff knows whether there is what annotations name."""
+"""Every public signature is annotated, and what annotations name is there when a program runs."""
 
 import inspect
+import typing
 
 import pytest
 
@@ -24,6 +25,13 @@ def is_ours(one):
 @pytest.mark.parametrize("name", [name for name, one in DOCUMENTED.items() if is_ours(one)])
 def test_public_signatures_are_annotated(name):
     assert not lacks(DOCUMENTED[name])
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_programs_can_read_the_types_of_public_signatures(name):
+    one = getattr(DOCUMENTED[name], "fget", DOCUMENTED[name])
+    for function in (one, one.__init__) if inspect.isclass(one) else (one,):
+        typing.get_type_hints(inspect.unwrap(function))
 
 
 def test_a_missing_type_is_noticed():

@@ -126,6 +126,36 @@ def test_shards_that_contradict_each_other_are_warned_of_and_rows_help():
     assert gap(skpmd.merge(shards, X, y), fitted(X, y)) < 1e-6
 
 
+def test_a_prior_that_leaves_no_density_of_the_product_is_an_error():
+    """Seven priors as narrow as the posteriors of eight shards are taken out of these."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = (X.sum(axis=1) + rng.logistic(size=200) > 2.0).astype(int)
+    narrow = {"prior_scale": 0.3, "intercept_prior_scale": 0.3, "scale": None}
+    shards = [fitted(X[k::8], y[k::8], k, **narrow) for k in range(8)]
+    assert gap(skpmd.merge(shards), fitted(X, y, **narrow)) < 1e-6
+    with pytest.raises(ValueError, match="over 7 of their priors is no density .* Give X and y"):
+        skpmd.merge(without_rows(shards))
+    assert gap(skpmd.merge(shards, X, y), fitted(X, y, **narrow)) < 1e-6
+
+
+@pytest.mark.slow  # sixteen shards
+def test_densities_that_are_extrapolated_have_to_be_nearer():
+    """82 % of the merged posterior is where one shard's density is an extrapolation."""
+    rng = np.random.default_rng(1072)
+    X = rng.standard_normal((1600, 6))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    logits = X @ (1.5 / np.sqrt(6.0) * rng.standard_normal(6))
+    few = np.quantile(logits + rng.logistic(size=1600), 0.95)
+    y = (logits + rng.logistic(size=1600) > few).astype(int)
+    narrow = {"prior_scale": 0.3, "scale": None}
+    parts = np.array_split(rng.permutation(1600), 16)
+    shards = [fitted(X[some], y[some], k, **narrow) for k, some in enumerate(parts)]
+    with pytest.warns(ConvergenceWarning, match="the posteriors of all shards is 0.2 nats off"):
+        merged = skpmd.merge(without_rows(shards))
+    assert gap(merged, fitted(X, y, 99, **narrow)) > 0.15
+
+
 def streams_of_one_class(X, y, **parameters):
     shards = []
     for k, some in enumerate(np.array_split(np.argsort(y, kind="stable"), 2)):
@@ -178,6 +208,20 @@ def test_rows_that_posteriors_hold_are_fitted(wide):
     assert merged.posterior_.pareto_k < 0.7
     assert gap(skpmd.merge([skpmd.merge(shards[:2]), shards[2]]), whole) < 1e-8
     assert gap(skpmd.merge(shards, X, y), whole) == 0.0
+
+
+def test_rows_of_other_classes_are_refused(wide):
+    X, y, shards, whole = wide
+    with pytest.raises(ValueError, match="rows of a class of a total weight of"):
+        skpmd.merge(shards, X, np.where(np.arange(len(y)) < 20, 1, y))
+    assert gap(skpmd.merge(shards, X[::-1], y[::-1]), whole) < 0.1
+    given = {"temperature": 2.0, "class_weight": {0: 1.0, 1: 3.0}}
+    shards = [fitted(X[k::3], y[k::3], k, **given) for k in range(3)]
+    assert gap(skpmd.merge(shards, X, y), fitted(X, y, **given)) < 0.1
+    three = y + (X[:, 0] > 0.5) * y
+    shards = [fitted(X[k::3, :2], three[k::3], k) for k in range(3)]
+    with pytest.raises(ValueError, match="rows of a class of a total weight of"):
+        skpmd.merge(shards, X[:, :2], 2 - three)
 
 
 def test_a_merge_is_a_prior(wide):

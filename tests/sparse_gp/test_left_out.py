@@ -61,6 +61,19 @@ def test_exact_process(approximation):
 
 
 @pytest.mark.parametrize("approximation", ["fitc", "vfe", "dtc"])
+@pytest.mark.parametrize("noise", [1e-8, 1e-12])
+def test_rows_that_hardly_any_other_explains(noise, approximation):
+    """What is left of such a row's information, its noise by its variance, must not be rounding."""
+    rough = Matern([1.0, 2.0], nu=0.5) + WhiteKernel(noise)
+    model = process(approximation=approximation, n_inducing=40, jitter=1e-14).set_params(
+        kernel=rough
+    )
+    found = loo(model.fit(X, Y), X, Y)
+    np.testing.assert_allclose(found.pointwise[::4], refitted(model), atol=1e-3)
+    np.testing.assert_allclose(found.pointwise, exact(rough), atol=1e-3)
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vfe", "dtc"])
 def test_inducing_inputs(approximation):
     model = process(approximation=approximation, inducing_init=SOME)
     found = loo(model.fit(X, Y), X, Y).pointwise
