@@ -37,6 +37,7 @@ from skpmd._runtime.display import listeners_of
 from skpmd._runtime.threads import threads
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
+from skpmd.engine.schedules import Schedule
 
 if TYPE_CHECKING:
     from skpmd._typing import Value
@@ -115,7 +116,7 @@ class ParticleEstimator(BaseEstimator):
     def _loop_options(self, **settings):
         """The checked `Options` of the loop; what the estimator does not have is as by default."""
         given = {"settings": self._record(Settings, **settings), "forgetting": self._forgetting()}
-        return check_options(self._record(Options, **given))
+        return check_options(self._record(Options, schedule=self._record(Schedule), **given))
 
     def _forgetting(self):
         """Share of the past that each row of a stream discounts."""

@@ -113,6 +113,7 @@ def check_options(options):
     The error names the parameters, and what to set instead.
     """
     bandwidth, rejuvenation = options.settings.bandwidth, options.settings.rejuvenation
+    growth = options.schedule
     if options.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:
         raise ValueError(
             f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
@@ -129,14 +130,14 @@ def check_options(options):
             "final_particles with reweight=False is the number of particles in the last pass, and "
             "max_iter=1 has no pass before it: raise max_iter or set n_particles."
         )
-    if options.max_particles is not None and options.particle_growth is None:
+    if growth.max_particles is not None and growth.particle_growth is None:
         raise ValueError(
-            f"max_particles={options.max_particles} is the bound of a growing number: set "
+            f"max_particles={growth.max_particles} is the bound of a growing number: set "
             "particle_growth, or leave max_particles=None."
         )
-    if options.max_particles is not None and options.max_particles < options.n_particles:
+    if growth.max_particles is not None and growth.max_particles < options.n_particles:
         raise ValueError(
-            f"max_particles={options.max_particles} is below n_particles={options.n_particles}: it "
+            f"max_particles={growth.max_particles} is below n_particles={options.n_particles}: it "
             "is the bound of a growing number of particles; raise it or lower n_particles."
         )
     if options.final_particles is not None and rejuvenation == "never":
@@ -144,7 +145,7 @@ def check_options(options):
             "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
             "raise n_particles instead."
         )
-    if options.particle_growth is not None and rejuvenation == "never":
+    if growth.particle_growth is not None and rejuvenation == "never":
         raise ValueError(
             "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
             "rejuvenated cannot change in number."

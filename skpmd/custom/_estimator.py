@@ -55,7 +55,7 @@ from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
 from skpmd.custom._stream import step_from_values
-from skpmd.custom._support import edges_given_rows, support_of
+from skpmd.custom._support import edges_given_rows, shown_of
 from skpmd.custom._tables import likelihood_of
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
@@ -107,9 +107,8 @@ def _mismatch(prior, given, particles):
 def _results(outcome, prior, given, records=None, support=None, **more):
     """`Results`, with what a posterior gets to know of its prior."""
     return results_of(
-        outcome, records,
-        names=given.names, prior_pareto_k=given.pareto_k,
-        **support_of(prior, given, support), **more,
+        outcome, records, shown=shown_of(prior, given, support), prior_pareto_k=given.pareto_k,
+        **more,
     )  # fmt: skip
 
 
@@ -534,9 +533,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
             reasons = _mismatch(prior, given, outcome.particles)
-            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.reasons
+            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.findings.reasons
             results = _results(
-                outcome._replace(reasons=reasons), prior, given, support=found,
+                outcome.with_findings(reasons=reasons), prior, given, support=found,
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
@@ -563,7 +562,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows) as report:
             outcome = run(model, rows, start, options, rng, report)
-        outcome = outcome._replace(notes={"method": "mirror steps from prior"})
+        outcome = outcome.with_findings(notes={"method": "mirror steps from prior"})
         if not (outcome.ended_early or convergence_warnings(outcome)):
             states = compared(outcome, model, rows.whole(), options, rng)
             outcome = drive(states, what="the comparison with another fit")
@@ -620,7 +619,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             )
             reasons = _mismatch(prior, given, stream.particles)
             reasons += of_parts(model, rows, stream.particles.theta)
-            outcome = stream.outcome()._replace(reasons=reasons)
+            outcome = stream.outcome().with_findings(reasons=reasons)
             results = _results(outcome, prior, given, stream.records, stream=True, method=method)
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt()
@@ -642,7 +641,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 all_rows = model, rows.whole(), 1.0 / self.temperature
             outcome, found = merge_densities(shards, n, self.n_particles, rng, support, all_rows)
             if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
-                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
+                reasons = inherited(estimators) + outcome.findings.reasons
+                outcome = outcome.with_findings(reasons=reasons)
             results = _results(
                 outcome, states[0].prior, given,
                 temperature=self.temperature, stream=all_rows is None,

@@ -1,9 +1,12 @@
 """Where a posterior has any density, which draws from kernels around particles must know."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.results import Shown
 from skpmd.engine import mirror
 from skpmd.engine.edges import edges, without_errors
 
@@ -12,14 +15,15 @@ _PAIRS, _HALVINGS = 32, 30
 _LIKELY = 0.5  # A normal cut so many nats below its mode has a sixth beyond: .17 nats of the row.
 
 
-def support_of(prior, given, found=None):
-    """What a `Posterior` gets to know of its support, as keywords.
+def shown_of(prior, given, found=None):
+    """`Shown` particles, with what is known of their support.
 
     ``prior`` is the `PriorCheck` and ``given`` the `PriorFunctions`. ``found`` are edges of the
     likelihood, where they are known.
     """
     log_prior = given.log_prior if prior.has_more_edges else None
-    return {"support": prior.support if found is None else found, "log_prior": log_prior}
+    support = prior.support if found is None else found
+    return Shown(names=given.names, support=support, log_prior=log_prior)
 
 
 def edges_given_rows(model, batches, outcome, support):
@@ -55,16 +59,24 @@ def _within(found, support):
     return np.maximum(found[0], support[0]), np.minimum(found[1], support[1])
 
 
-def closing_rows(log_prior, of_all, of_each, particles, is_alive, table, std, support):
+class Densities(NamedTuple):
+    """Functions of points (k, d)."""
+
+    log_prior: Callable  # (k,)
+    of_all: Callable  # Log-likelihood of all rows, (k,),
+    of_each: Callable  # and of each row, (k, n).
+
+
+def closing_rows(densities, alive, far, table, std, support):
     """Which of n rows are the only ones under which likely points are impossible, (n,).
 
     Without such a row the posterior reaches further than the particles do, of which no weights of
-    theirs can tell. The points are found by bisection between impossible particles, or places
-    beyond edges of the ``support``, and the possible particles next to them. ``of_all`` takes
-    points (k, d) and returns log-likelihoods of all rows, (k,), and ``of_each`` those of each row,
-    (k, n), as ``table`` has them of the particles ``is_alive``; ``std`` (d,) are units.
+    theirs can tell. The points are found by bisection between particles ``far`` out, which are
+    impossible, or places beyond edges of the ``support``, and the particles ``alive`` next to them.
+    The ``table`` (m, n) has the log-likelihood of each row under these, and ``std`` (d,) are units.
     """
-    alive, far, closing = particles[is_alive], particles[~is_alive], np.zeros(table.shape[1], bool)
+    log_prior, of_all, of_each = densities
+    closing = np.zeros(table.shape[1], bool)
     far = far[len(far) * np.arange(min(len(far), _PAIRS)) // max(min(len(far), _PAIRS), 1)]
     far = np.concatenate([far, *_beyond(alive, support)])
     far = far[log_prior(far) > -np.inf] if len(far) else far

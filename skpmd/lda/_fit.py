@@ -7,7 +7,7 @@ import numpy as np
 
 from skpmd._base.steps import Records, bar_of_steps
 from skpmd._runtime.call import phase, untimed, write
-from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
+from skpmd.engine.loop import FullBatch, Method, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.resampling import resample
@@ -210,15 +210,13 @@ def after_steps(
     rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
     full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
-    outcome = Outcome(start, [])
+    outcome = Outcome(start)
     after_pass = _AfterPass(parameters, model, X, weight, stopping, until_still)
+    sizes = _step_sizes(parameters, state.block, total, rows)
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
-            outcome = run(
-                model, rows, start, options, rng, report, full_batch=full_batch,
-                step_sizes=_step_sizes(parameters, state.block, total, rows),
-                after_pass=after_pass,
-            )  # fmt: skip
+            method = Method(sizes, after_pass, full_batch)
+            outcome = run(model, rows, start, options, rng, report, method)
     return state._replace(
         change=after_pass.change,
         block=outcome.particles.block,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.options import convergence_reasons, misfit_reasons
-from skpmd._base.results import Results, results_of
+from skpmd._base.results import Results, Shown, results_of
 from skpmd._base.steps import RetainedRows, Stream, kernel_step
 from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
@@ -26,7 +26,6 @@ from skpmd.linear._earlier_rows import (
     given_earlier,
     model_of,
     rows_for_later,
-    why_no_evidence,
 )
 from skpmd.linear._empirical_bayes import chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
@@ -130,16 +129,20 @@ def _in_units(rows, units, batch_size):
     return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
 
 
-def results_of_task(task, outcome, options, shown, remedies=None):
-    """The outcome as one of the rows of this fit alone, and its `Results`."""
+def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
+    """The outcome as one of the rows of this fit alone, and its `Results`.
+
+    ``axes`` are as of `axes_of`, and further keywords become entries of ``diagnostics``.
+    """
     model, earlier = task.model, task.earlier
     seen = model.prior.reported(outcome.particles.theta)
     outcome, prior_k = _of_prior(model, outcome)
     if earlier is not None:
         outcome = given_earlier(outcome, model, earlier)
+    shown = Shown(seen, frame=task.prior.units, **axes)
     results = results_of(
-        outcome, temperature=options.temperature, coordinates=seen, prior_pareto_k=prior_k,
-        no_evidence=why_no_evidence(earlier), remedies=remedies, **shown,
+        outcome, temperature=options.temperature, shown=shown, remedies=remedies,
+        prior_pareto_k=prior_k, **diagnostics,
     )  # fmt: skip
     if not task.by_steps:
         results.posterior.rows = rows_for_later(
@@ -156,7 +159,7 @@ def _of_prior(model, outcome):
     reasons = convergence_reasons(density, outcome.particles)
     if isinstance(prior, TiltedPrior):
         reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
-    outcome = outcome._replace(reasons=outcome.reasons + reasons)
+    outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)
     return outcome, None if density is None else density.pareto_k
 
 
@@ -185,10 +188,10 @@ def state_after_part(parameters, options, given, before, stream, features, class
         )
     seen = model.prior.reported(stream.particles.theta)
     outcome, prior_k = _of_prior(model, stream.outcome())
+    shown = Shown(seen, frame=units, **axes_of(model, features, classes))
     results = results_of(
-        outcome, stream.records, coordinates=seen, frame=units, stream=True,
+        outcome, stream.records, shown=shown, stream=True,
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
-        **axes_of(model, features, classes),
     )  # fmt: skip
     return LinearState(
         stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained, units

@@ -9,9 +9,10 @@ from skpmd._base.results import convergence_warnings
 from skpmd._base.steps import Records, Stream, advance, bar_of_tempering, coefficients
 from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
+from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
-from skpmd.engine.smc import tempering
+from skpmd.engine.smc import Start, tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._prior import MixturePrior, prior_of
@@ -162,13 +163,15 @@ def tempered(parameters, state, retained, a, size):
     model, stream = state.model, state.stream
     rng, total = copy.deepcopy(stream.rng), _batch(state.scaler, retained)
     if stream.particles is None:
-        way, n_rows_fitted = {"initial": model.initial(total.X, total.weight)}, len(total.weight)
+        start, n_rows_fitted = Start(model.initial(total.X, total.weight)), len(total.weight)
     else:
-        way = {"start": stream.particles.theta, "before": [_batch(state.scaler, state.retained)]}
+        before = [_batch(state.scaler, state.retained)]
+        start = Start(theta=stream.particles.theta, before=before)
         n_rows_fitted = state.n_rows_fitted
     m, threshold = _n_particles(parameters), parameters.options.settings.ess_threshold
+    settings = Settings(ess_threshold=threshold)
     with bar_of_tempering() as report:
-        smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
+        smc = drive(tempering(model, [total], m, rng, start, settings), report)
     if smc.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # The estimator stays as it was.
     early = smc.ended_early
@@ -176,8 +179,8 @@ def tempered(parameters, state, retained, a, size):
     after = state._replace(
         stream=Stream(None if early else smc.particles, None, records, seen, rng),
         retained=retained,
-        log_evidence=np.nan if a or early else state.log_evidence + smc.log_evidence,
-        variance=state.variance + smc.log_evidence_se**2,
+        log_evidence=np.nan if a or early else state.log_evidence + smc.evidence[0],
+        variance=state.variance + smc.evidence[1] ** 2,
         n_rows_fitted=0 if early else n_rows_fitted,
     )
     fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)

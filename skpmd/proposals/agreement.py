@@ -53,8 +53,8 @@ def finds_more(outcome, other):
 
 def evidence_of(outcome):
     """Log evidence and its standard error, nan where they are not known."""
-    if outcome.log_evidence is not None:
-        return outcome.log_evidence, outcome.log_evidence_se
+    if outcome.evidence is not None:
+        return outcome.evidence
     if np.isnan(outcome.particles.log_pi).any():
         return np.nan, np.nan
     return log_evidence(outcome.particles.log_ratio, outcome.pair)

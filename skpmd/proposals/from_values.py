@@ -250,7 +250,7 @@ def _by_steps(task, found, more_draws, rng):
     if at_optima is not None:
         n_left_out = task.draws.n_left_out(at_optima, last, rng)
     reasons += (_UNSEEN,) if task.draws.are_missed_by(last) else ()
-    yield last._replace(n_left_out=n_left_out, reasons=reasons)
+    yield last.with_findings(n_left_out=n_left_out, reasons=reasons)
 
 
 def compared(outcome, model, batches, options, rng):
@@ -270,11 +270,13 @@ def compared(outcome, model, batches, options, rng):
             f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%}): "
             "raise n_particles or max_iter"
         )
-        yield outcome._replace(infos=[], reasons=(*outcome.reasons, unknown))
+        reasons = (*outcome.findings.reasons, unknown)
+        yield outcome._replace(infos=[]).with_findings(reasons=reasons)
         return
     fits = from_values(model, batches, options, rng.spawn(1)[0])
     *_, other = counted(fits, "comparison with another fit")
-    if not (other.n_left_out or other.reasons or is_thin(other.particles)):
+    if not (other.findings.n_left_out or other.findings.reasons or is_thin(other.particles)):
         found = differences(outcome, other, _OTHER_FIT)
         found = tuple(f"{text}: set proposal='auto'" for text in found)
-        yield outcome._replace(infos=[], reasons=outcome.reasons + found)
+        reasons = outcome.findings.reasons + found
+        yield outcome._replace(infos=[]).with_findings(reasons=reasons)

@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
-from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.loop import Findings, Outcome, resumable
 
 TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
 MAX_ROUNDS = 10  # There are at most this many rounds.
@@ -76,15 +76,15 @@ def proposal_rounds(model, batches, mixture, b, rng, until, before=None):
     def one_round(draws, shares):
         counts, so_far = even_counts(shares, until.n), None if draws is None else draws.particles
         strategy = ProposalDraws(proposals, counts)
-        particles, info = mirror.step(
-            so_far, model, batches, 1.0, b, still, rng, rejuvenate=strategy, rejuvenate_first=True
-        )
+        anew = mirror.Rejuvenation(strategy, first=True)
+        particles, info = mirror.step(so_far, model, batches, 1.0, b, still, rng, rejuvenation=anew)
         draws = pooled(draws, particles, strategy.table, counts)
         info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
         return draws, info
 
     def outcome(draws, infos, done):
         gap = disagreement(draws)[0] if done else None
-        return Outcome(draws.particles, infos, True, pair=draws.pair, disagreement=gap), draws
+        findings = Findings(disagreement=gap)
+        return Outcome(draws.particles, infos, True, pair=draws.pair, findings=findings), draws
 
     yield from resumable(states, rng)

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from skpmd._runtime.call import counted
 from skpmd.engine import mirror
 from skpmd.engine.importance import Proposal, since, widened
-from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import equally_weighted, moments
 from skpmd.proposals import student_mixture
 from skpmd.proposals.agreement import differences, finds_more
@@ -60,7 +60,7 @@ def quickly_confirmed(task, outcome, at_optima, rng):
         steps = steps_from_prior(quick, at_optima, rng, _MAX_QUICK_ERROR, **_QUICK_MOVES)
     if steps is None:
         return None
-    return not differences(outcome, steps.outcome._replace(log_evidence=None), "")
+    return not differences(outcome, steps.outcome._replace(evidence=None), "")
 
 
 def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
@@ -74,40 +74,42 @@ def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
         known = at_optima.students()
     moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
     start, log_likelihood, log_alive = task.draws.alive()
+    rejuvenation = mirror.Rejuvenation(moves, task.n)
 
     def states(at):
-        before, moves.account = (None, moves.account) if at is None else at
-        if before is not None:
+        before = mirror.Way(start, 1.0, task.power, log_likelihood / task.power)
+        if at is not None:
+            before, moves.account = at
             yield (before.particles, before.info), None
         for last, info, way in mirror.segments(
-            start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-            rejuvenate=moves, known=log_likelihood / task.power, at=before,
-        ):  # fmt: skip
+            before, task.model, task.batches, task.settings, rng, rejuvenation
+        ):
             yield (last, info), (way, moves.account)
 
     for last, info in counted(resumable(states, rng), "steps from the prior"):  # noqa: B007
         if moves.account.variance > max_error**2:
             return None
     found = moves.account
+    error = float(np.sqrt(max(found.variance, 0.0)))
+    notes = {"method": "mirror steps on all data from prior, moved by differences"}
     outcome = Outcome(
         equally_weighted(task.model, last.theta), [info], reweighted=True,
-        log_evidence=float(found.log_evidence + log_alive),
-        log_evidence_se=float(np.sqrt(max(found.variance, 0.0))),
-        notes={"method": "mirror steps on all data from prior, moved by differences"},
+        evidence=(float(found.log_evidence + log_alive), error), findings=Findings(notes=notes),
     )  # fmt: skip
     return Steps(outcome, found.fitted[:-1], scales)
 
 
 def pooled_steps(task, one, other):
     """The particles of both, and their evidence."""
-    values = np.array([one.log_evidence, other.log_evidence])
+    values, errors = np.transpose([one.evidence, other.evidence])
     sizes = [len(part.particles.theta) for part in (one, other)]
-    errors = np.array([one.log_evidence_se, other.log_evidence_se])
     theta = np.concatenate([one.particles.theta, other.particles.theta])
     return other._replace(
         particles=equally_weighted(task.model, theta),
-        log_evidence=float(logsumexp(values, b=sizes) - np.log(np.sum(sizes))),
-        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0)),
+        evidence=(
+            float(logsumexp(values, b=sizes) - np.log(np.sum(sizes))),
+            float(max(np.hypot(*errors), np.ptp(values) / 2.0)),
+        ),
     )
 
 

@@ -63,7 +63,7 @@ def weighed(task, found, rng, done, before=None):
         return None, draws
     if before is not None:  # Its density is that of all mixtures.
         found = found._replace(shares=draws.counts / draws.counts.sum())
-    if found.complete and (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
+    if found.complete and (last.findings.disagreement or 0.0) <= _MAX_DISAGREEMENT:
         thin = task.draws.thin(found.log_density, last, MISSED_NATS)
         if not misses(last, thin):
             done.append(Weighed(found, last, thin))
@@ -88,8 +88,8 @@ def _by_weights(task, found, rng, before=None):
             task.model, task.batches, mixture, task.power, rng, until, before
         ):
             # Proposals at several places are not to agree on a mean.
-            gap = last.disagreement if len(found.components) == EACH else None
-            last = last._replace(notes=notes, disagreement=gap)
+            gap = last.findings.disagreement if len(found.components) == EACH else None
+            last = last.with_findings(notes=notes, disagreement=gap)
             yield last
     except FloatingPointError:
         return None, draws

@@ -328,7 +328,7 @@ DEFECTS = [
     Defect(
         "even weights are believed whatever steps from the prior say",
         "proposals/prior_steps.py",
-        'return not differences(outcome, steps.outcome._replace(log_evidence=None), "")',
+        'return not differences(outcome, steps.outcome._replace(evidence=None), "")',
         "return True",
         "api/test_second_opinion.py",
     ),
@@ -447,8 +447,8 @@ DEFECTS = [
     Defect(
         "steps from the prior are believed without another fit",
         "proposals/from_values.py",
-        "outcome.reasons + found",
-        "outcome.reasons",
+        "outcome.findings.reasons + found",
+        "outcome.findings.reasons",
         "api/test_certificate.py",
     ),
     Defect(

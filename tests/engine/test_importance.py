@@ -165,8 +165,8 @@ class NormalPosterior(Model):
             )
         )  # fmt: skip
         last, draws = found[-1]
-        assert last.disagreement == disagreement(draws)[0]
-        assert all(one.disagreement is None for one, _ in found[:-1])
+        assert last.findings.disagreement == disagreement(draws)[0]
+        assert all(one.findings.disagreement is None for one, _ in found[:-1])
         return draws, [one.infos[0].ess for one, _ in found]
 
 
@@ -228,7 +228,7 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
     rng, until = np.random.default_rng(0), Until(2000, np.inf, max_rounds=1)
     mixture = proposal_components, (0.5, 0.5)
     ((outcome, _),) = proposal_rounds(TwoModes(), NO_ROWS, mixture, 1.0, rng, until)
-    assert outcome.disagreement > 10.0
+    assert outcome.findings.disagreement > 10.0
 
 
 def test_a_reference_with_few_effective_draws_has_no_say():

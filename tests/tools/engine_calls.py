@@ -63,7 +63,7 @@ def _about(frame):
         yield phase
     if given["model"].has_block:
         yield "conjugate block"
-    asked = given["rejuvenate_first"] or phase == "importance reweighting"
+    asked = given["rejuvenation"].first or phase == "importance reweighting"
     if given["settings"].rejuvenation == "never" and not asked:
         yield "rejuvenation: none"
 
