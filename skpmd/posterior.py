@@ -19,9 +19,8 @@ from skpmd._export import to_arviz, to_frame, to_html, to_xarray
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.particles import effective_sample_size, log_sum_exp
+from skpmd.engine.particles import effective_sample_size, log_sum_exp, random_draws
 from skpmd.engine.particles import log_weights as normalised
-from skpmd.engine.resampling import random_draws
 from skpmd.proposals import fitted_density
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ class ParticleEstimator(BaseEstimator):
         """
         of_fit = fit_of is not None
         self._check_parameters()
-        listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
+        listeners = listeners_of(of_fit) if getattr(self, "verbose", 0) else []
         call = Call(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, during(call), self._threads():
             if not of_fit:

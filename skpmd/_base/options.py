@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.diagnostics import MAX_K
 from skpmd.engine.kde import KERNELS
-from skpmd.engine.resampling import SCHEMES
+from skpmd.engine.particles import SCHEMES
 from skpmd.proposals.fitted_density import share_beyond
 
 LOOP_CONSTRAINTS = {

@@ -16,6 +16,7 @@ from scipy.sparse import issparse, vstack
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import are_in_memory
 from skpmd._runtime.call import phase
+from skpmd._runtime.threads import are_distributed
 from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Findings, Outcome, n_steps
@@ -27,7 +28,6 @@ from skpmd.engine.rejuvenation_error import (
     RejuvenationErrors,
     errors_of,
 )
-from skpmd.engine.sums import are_distributed
 
 # With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
 # last for more steps, and a polynomial needs them.

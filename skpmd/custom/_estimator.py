@@ -49,14 +49,11 @@ from skpmd.custom._model import (
     checked_names,
     gradient_given,
     is_given_weights,
-    of_parts,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import prior_functions
-from skpmd.custom._rows import rows_of
+from skpmd.custom._prior import edges_given_rows, prior_functions, shown_of
+from skpmd.custom._rows import likelihood_of, of_parts, rows_of
 from skpmd.custom._stream import step_from_values
-from skpmd.custom._support import edges_given_rows, shown_of
-from skpmd.custom._tables import likelihood_of
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior

@@ -17,10 +17,16 @@ from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd.custom._model import noted, parts_of
-from skpmd.custom._rows import rows_of
+from skpmd.custom._rows import (
+    check_sum,
+    count,
+    parts_of_table,
+    pointwise_table,
+    rows_of,
+    values_table,
+)
 from skpmd.custom._support import Densities, closing_rows
-from skpmd.custom._tables import check_sum, count, parts_of_table, pointwise_table, values_table
-from skpmd.engine.resampling import random_draws
+from skpmd.engine.particles import random_draws
 
 if TYPE_CHECKING:
     from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState

@@ -1,4 +1,7 @@
-"""A prior by name: distributions of SciPy, or an earlier posterior, as the two functions of one."""
+"""A prior by name, as the two functions of one, and the support that a posterior has from it.
+
+By name are distributions of SciPy, or an earlier posterior.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -8,6 +11,9 @@ import numpy as np
 from scipy import stats
 
 from skpmd._base.options import coordinates_named, posterior_of_prior
+from skpmd._base.results import Shown
+from skpmd.engine import mirror
+from skpmd.engine.edges import edges, without_errors
 from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity
@@ -173,3 +179,39 @@ def _names(name, shape):
 def _many_dimensional():
     """Classes of frozen distributions over vectors that have no edges."""
     return type(stats.multivariate_normal([0.0])), type(stats.multivariate_t([0.0]))
+
+
+# ------------------------------------------------------------------- support
+def shown_of(prior, given, found=None):
+    """`Shown` particles, with what is known of their support.
+
+    ``prior`` is the `PriorCheck` and ``given`` the `PriorFunctions`. ``found`` are edges of the
+    likelihood, where they are known.
+    """
+    log_prior = given.log_prior if prior.has_more_edges else None
+    support = prior.support if found is None else found
+    return Shown(names=given.names, support=support, log_prior=log_prior)
+
+
+def edges_given_rows(model, batches, outcome, support):
+    """Edges of the posterior, (d,) each: the prior's, and what the likelihood adds to them.
+
+    It is asked only where particles show that it has an edge, because some within the prior are
+    impossible, or where the fit has found edges. None where there is nothing to add, or no time.
+    """
+    particles = outcome.particles
+    if outcome.support is not None:
+        return _within(outcome.support, support)
+    theta, dead = particles.theta, particles.log_ratio == -np.inf
+    if outcome.ended_early or not (dead & (particles.log_prior > -np.inf)).any():
+        return None
+
+    log_joint = partial(mirror.log_joint, model, batches, 1.0)
+    found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
+    return _within(found, support)
+
+
+def _within(found, support):
+    if support is None:
+        return found
+    return np.maximum(found[0], support[0]), np.minimum(found[1], support[1])

@@ -1,47 +1,13 @@
-"""Where a posterior has any density, which draws from kernels around particles must know."""
+"""Rows without which a posterior would reach further than particles do: for leaving rows out."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.results import Shown
-from skpmd.engine import mirror
-from skpmd.engine.edges import edges, without_errors
-
 # Steps over an edge are looked for between so many pairs of particles, by so many halvings.
 _PAIRS, _HALVINGS = 32, 30
 _LIKELY = 0.5  # A normal cut so many nats below its mode has a sixth beyond: .17 nats of the row.
-
-
-def shown_of(prior, given, found=None):
-    """`Shown` particles, with what is known of their support.
-
-    ``prior`` is the `PriorCheck` and ``given`` the `PriorFunctions`. ``found`` are edges of the
-    likelihood, where they are known.
-    """
-    log_prior = given.log_prior if prior.has_more_edges else None
-    support = prior.support if found is None else found
-    return Shown(names=given.names, support=support, log_prior=log_prior)
-
-
-def edges_given_rows(model, batches, outcome, support):
-    """Edges of the posterior, (d,) each: the prior's, and what the likelihood adds to them.
-
-    It is asked only where particles show that it has an edge, because some within the prior are
-    impossible, or where the fit has found edges. None where there is nothing to add, or no time.
-    """
-    particles = outcome.particles
-    if outcome.support is not None:
-        return _within(outcome.support, support)
-    theta, dead = particles.theta, particles.log_ratio == -np.inf
-    if outcome.ended_early or not (dead & (particles.log_prior > -np.inf)).any():
-        return None
-
-    log_joint = partial(mirror.log_joint, model, batches, 1.0)
-    found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
-    return _within(found, support)
 
 
 def _beyond(alive, support):
@@ -51,12 +17,6 @@ def _beyond(alive, support):
             some = alive[: _PAIRS // 4].copy()
             some[:, j] = 2.0 * edge[j] - some[:, j]
             yield some
-
-
-def _within(found, support):
-    if support is None:
-        return found
-    return np.maximum(found[0], support[0]), np.minimum(found[1], support[1])
 
 
 class Densities(NamedTuple):

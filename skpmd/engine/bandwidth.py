@@ -3,8 +3,7 @@
 import numpy as np
 
 from skpmd.engine import kernel_sums
-from skpmd.engine.particles import effective_sample_size, weights
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import effective_sample_size, systematic, weights
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
 _MAX_SCORED = 1024  # The leave-one-out score is averaged over so many particles, at most,

@@ -17,15 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._runtime.call import OutOfTime, current
+from skpmd._runtime.threads import batches_of
 from skpmd.engine import mirror, schedules
 from skpmd.engine.mirror import Settings
-from skpmd.engine.particles import Particles, equally_weighted, weights
+from skpmd.engine.particles import Particles, equally_weighted, resample, weights
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
-from skpmd.engine.resampling import resample
 from skpmd.engine.reweight import MAX_ROUNDS, reweighting
 from skpmd.engine.schedules import Schedule
-from skpmd.engine.sums import batches_of
 
 
 class Options(NamedTuple):

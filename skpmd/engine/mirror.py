@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._runtime.call import tick
-from skpmd._runtime.threads import in_order
+from skpmd._runtime.threads import summed, total
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import RejuvenationErrors
-from skpmd.engine.sums import total
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 
@@ -184,17 +183,6 @@ def log_likelihood(model, theta, batches):
 
 def _log_likelihood(model, theta, batches):
     return summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
-
-
-def summed(of, batches, plus, **how):
-    """The sum over batches, with ``plus(one, other)``; 0 without any.
-
-    Batches may be made one by one, and not fit in memory together.
-    """
-    so_far = None
-    for part in in_order(of, batches, **how):
-        so_far = part if so_far is None else plus(so_far, part)
-    return 0 if so_far is None else so_far
 
 
 def log_likelihood_inside(model, theta, batches, log_prior):

@@ -24,9 +24,9 @@ from skpmd.engine.particles import (
     Rejuvenated,
     equally_weighted,
     log_sum_exp,
+    resample,
     weights,
 )
-from skpmd.engine.resampling import resample
 from skpmd.engine.triangular import ends_of, solve_lower, solve_transposed, times_transposed
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).

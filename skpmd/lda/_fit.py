@@ -9,10 +9,8 @@ from skpmd._base.steps import Records, bar_of_steps
 from skpmd._runtime.call import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Method, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
-from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import draw_prior, effective_sample_size, equal_log_weights, resample
 from skpmd.engine.schedules import step_size
-from skpmd.engine.weighting import uniform
 from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._averages import perplexity
@@ -78,7 +76,7 @@ def initialise(parameters, X, weight, total, size, rng):
     size = known if total is None else total
     tokens = tokens_of(first, its_weight) * size / (known or 1.0)
     counts = topics.initial_counts(tokens, rng) if tokens else Counts.zeros(m, topics.V, topics.K)
-    block = LDABlock(topics, counts, Scores(uniform(m)), np.zeros(m), size, seeds, priors)
+    block = LDABlock(topics, counts, Scores(equal_log_weights(m)), np.zeros(m), size, seeds, priors)
     return LDAState(block, local_update_of(parameters, X, weight), rng)
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.table import is_in_memory, mapped
-from skpmd.engine.sums import total
+from skpmd._runtime.threads import total
 
 # Columns of a smaller sd, whose sd changes the logit by less than so much under the prior, are
 # warned of where the likelihood still rises by so many of its standard errors.

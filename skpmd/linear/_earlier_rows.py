@@ -23,8 +23,8 @@ from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.steps import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
+from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
-from skpmd.engine.resampling import systematic
 from skpmd.linear._column_scale import Units, shift_of
 from skpmd.linear._design import n_logits
 from skpmd.linear._make_model import LinearParameters, coefficient_names, linear_model

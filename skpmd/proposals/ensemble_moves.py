@@ -18,8 +18,7 @@ from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.edges import without_errors
 from skpmd.engine.importance import StudentMixture
-from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, systematic, weights
 from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
 from skpmd.proposals import student_mixture
 

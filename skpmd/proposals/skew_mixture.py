@@ -9,8 +9,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from skpmd.engine.importance import Proposal, log_density
-from skpmd.engine.particles import effective_sample_size, weights, whitened
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import effective_sample_size, systematic, weights, whitened
 from skpmd.proposals.sinh_arcsinh import most_skewed, skewed_by
 
 _MAX_COMPONENTS, _MAX_EM, _EM_TOL = 8, 200, 1e-5

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from skpmd.engine.importance import Proposal
-from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import effective_sample_size, moments, systematic, weights, whitened
 
 _DF = 5.0
 _EACH, _MAX_COMPONENTS = 10.0, 10  # A component has so many effective particles a coordinate.

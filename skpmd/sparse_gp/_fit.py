@@ -17,9 +17,16 @@ from skpmd._base.steps import (
 from skpmd._base.utils import as_generator, warn
 from skpmd._rows.rows import hold_out, n_held_out
 from skpmd._runtime.call import share_of_time
-from skpmd.engine import mirror, weighting
+from skpmd.engine import mirror
 from skpmd.engine.loop import FullBatch, Method, Options, drive, full_batch_iterations, run, stage
-from skpmd.engine.particles import Particles, draw_prior, weights
+from skpmd.engine.particles import (
+    Particles,
+    draw_prior,
+    equal_log_weights,
+    stacked,
+    stacking_step,
+    weights,
+)
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
@@ -126,7 +133,7 @@ def initialise(parameters, data, rng):
         positions = drawn()
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
-        log_weights = weighting.uniform(m)
+        log_weights = equal_log_weights(m)
     state = GPState(
         model=model,
         scaler=scaler,
@@ -287,14 +294,12 @@ def _score_and_add(parameters, state, rows):
         rows = rows if rows.is_large and not state.stream.seen else rows.scaled()
         if state.stream.seen:
             scores = log_density(state, rows)
-            weights = weighting.stacking_step(
-                state.log_weights, scores, rows.data.weight, state.n_scored
-            )
+            weights = stacking_step(state.log_weights, scores, rows.data.weight, state.n_scored)
             state = state._replace(log_weights=weights, n_scored=state.n_scored + rows.total)
         elif (parts := _held_out(state, rows)) is not None:
             state, rows = _add(parameters, state, parts[0]), parts[1]
             # In double precision, and without an early end, copies of rows are their weight.
-            weights = weighting.stacked(
+            weights = stacked(
                 log_density(state, rows).T, rows.data.weight, tol=-np.inf, dtype=np.float64
             )
             state = state._replace(log_weights=weights, n_scored=rows.total)

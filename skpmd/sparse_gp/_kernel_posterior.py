@@ -19,8 +19,7 @@ from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, effective_sample_size, weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import Particles, effective_sample_size, resample, weights
 from skpmd.proposals.fitted_proposals import fitted_proposals
 from skpmd.proposals.importance_rounds import TARGET_ESS, Until, proposal_rounds
 from skpmd.proposals.weighed_proposals import is_thin

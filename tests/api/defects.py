@@ -75,7 +75,7 @@ DEFECTS = [
     ),
     Defect(
         "a likelihood by rows takes no row weights",
-        "custom/_tables.py",
+        "custom/_rows.py",
         "return table.sum(axis=1) if n is None else table @ sample_weight",
         "return table.sum(axis=1)",
         "api/test_custom_data.py",
@@ -124,7 +124,7 @@ DEFECTS = [
     ),
     Defect(
         "edges of an earlier posterior are forgotten",
-        "custom/_support.py",
+        "custom/_prior.py",
         "support = prior.support if found is None else found",
         "support = found",
         "api/test_custom_prior.py",

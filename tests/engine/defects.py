@@ -96,7 +96,7 @@ DEFECTS = [
     ),
     Defect(
         "resampling is off by one",
-        "engine/resampling.py",
+        "engine/particles.py",
         "        ancestors[j] = index",
         "        ancestors[j] = min(index + 1, last)",
         "engine/test_resampling.py",
@@ -299,10 +299,10 @@ DEFECTS = [
     ),
     Defect(
         "stacking of components forgets how often rows count",
-        "engine/weighting.py",
+        "engine/particles.py",
         "density.T @ (weight / mixed)",
         "density.T @ (weight.mean() / mixed)",
-        "engine/test_weighting.py",
+        "engine/test_stacking.py",
     ),
     Defect(
         "a mixed difference is twice too large",

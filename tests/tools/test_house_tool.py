@@ -31,7 +31,7 @@ def test_long_functions_and_records_are_named():
 
 
 def test_a_trace_has_the_files_of_a_call():
-    from skpmd.engine import sums
+    from skpmd._runtime import threads
 
-    files, both = house.trace(lambda: list(sums.batches_of([1])))
-    assert files == ["engine/sums.py"] and not both
+    files, both = house.trace(lambda: list(threads.batches_of([1])))
+    assert files == ["_runtime/threads.py"] and not both
