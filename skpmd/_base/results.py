@@ -9,11 +9,10 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.steps import Records
-from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
+from skpmd.engine.diagnostics import MAX_K, evidence_of, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
-from skpmd.proposals.agreement import evidence_of
 from skpmd.proposals.hmc import TARGET_ESS
 
 if TYPE_CHECKING:

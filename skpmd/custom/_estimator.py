@@ -51,12 +51,11 @@ from skpmd.custom._model import (
     is_given_weights,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import edges_given_rows, prior_functions, shown_of
+from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
 from skpmd.custom._rows import likelihood_of, of_parts, rows_of
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
-from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.posterior import Posterior
 from skpmd.proposals.from_values import compared, from_values
 

@@ -18,6 +18,7 @@ from skpmd._runtime.call import counted
 from skpmd._runtime.threads import by_rows
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.metropolis import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
     Particles,
@@ -32,7 +33,6 @@ from skpmd.engine.triangular import ends_of, solve_lower, solve_transposed, time
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
 _SPREAD = 0.5  # The log step size varies by this from one move to the next.
-_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
 _MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
 _MAX_STAGES = 1000
@@ -124,16 +124,6 @@ class _Tempered(NamedTuple):
             converged=self.way.done == 1.0,
             evidence=(float(self.log_evidence), float(np.sqrt(self.variance))),
         )
-
-
-def variance_of_increment(m, ess, correlation):
-    """Variance of the log mean weight of m particles of an effective sample size.
-
-    Particles whose moves have left them a ``correlation`` with where they were resampled are worth
-    fewer.
-    """
-    left = min(max(correlation, 0.0), _MAX_CORRELATION)
-    return (m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))
 
 
 class MarkovMoves:
@@ -253,17 +243,3 @@ def _noise_back(first, step, theta, *new):
 
 def _log_det(root, diagonal):
     return np.log(root[:, diagonal]).sum(axis=1)
-
-
-def ranks(values):
-    """Ranks along the last axis, less their mean; equal values get different ones.
-
-    SciPy's take six times as long, for they share ranks among equal values; a tenth of a fit.
-    """
-    order = np.argsort(np.argsort(values, axis=-1), axis=-1)
-    return order - 0.5 * (order.shape[-1] - 1)
-
-
-def rank_correlation(first, second):
-    """Spearman's correlation along the last axis of `ranks`: tails do not speak for all."""
-    return (first * second).sum(axis=-1) / (first**2).sum(axis=-1)

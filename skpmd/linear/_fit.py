@@ -6,7 +6,7 @@ from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
-from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
+from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
 from skpmd.engine.loop import Outcome, drive, states_of_fit
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import draw_prior, effective_sample_size
@@ -15,7 +15,6 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.proposals.importance_rounds import importance_rounds
-from skpmd.proposals.sinh_arcsinh import skewed
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
 _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of freedom.

@@ -25,27 +25,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._runtime.call import counted
+from skpmd.engine.diagnostics import differences, finds_more, moments_and_errors
 from skpmd.engine.edges import Unbounded, edges, without_errors
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.variational import Gaussian
 from skpmd.proposals import hmc
-from skpmd.proposals.agreement import differences, finds_more, moments_and_errors
-from skpmd.proposals.derivatives import check_gradient
 from skpmd.proposals.fitted_proposals import (
     Proposals,
+    check_gradient,
     proposals_along_ridges,
     proposals_at_optima,
 )
-from skpmd.proposals.prior_draws import prior_draws
-from skpmd.proposals.prior_steps import (
-    Steps,
-    mixtures_of_steps,
-    pooled_steps,
-    quickly_confirmed,
-    steps_from_prior,
-)
-from skpmd.proposals.weighed_proposals import (
+from skpmd.proposals.importance_rounds import (
     OF_STEPS,
     Task,
     ends_well,
@@ -56,6 +48,14 @@ from skpmd.proposals.weighed_proposals import (
     knows_spreads,
     soundest,
     weighed,
+)
+from skpmd.proposals.prior_draws import prior_draws
+from skpmd.proposals.prior_steps import (
+    Steps,
+    mixtures_of_steps,
+    pooled_steps,
+    quickly_confirmed,
+    steps_from_prior,
 )
 
 # With fewer particles no diagnostics see what is missing, so that more are drawn.

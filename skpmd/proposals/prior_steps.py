@@ -8,16 +8,13 @@ from scipy.special import logsumexp
 
 from skpmd._runtime.call import counted
 from skpmd.engine import mirror
+from skpmd.engine.diagnostics import differences, finds_more
 from skpmd.engine.importance import Proposal, since, widened
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import equally_weighted, moments
-from skpmd.proposals import student_mixture
-from skpmd.proposals.agreement import differences, finds_more
-from skpmd.proposals.ensemble_moves import EnsembleMoves
+from skpmd.proposals.ensemble_moves import EnsembleMoves, student_mixture
 from skpmd.proposals.fitted_proposals import Proposals
-from skpmd.proposals.optima import scales
-from skpmd.proposals.prior_draws import MISSED_NATS, with_missed
-from skpmd.proposals.weighed_proposals import (
+from skpmd.proposals.importance_rounds import (
     OF_STEPS,
     ends_well,
     is_plain,
@@ -26,6 +23,8 @@ from skpmd.proposals.weighed_proposals import (
     knows_spreads,
     weighed,
 )
+from skpmd.proposals.optima import scales
+from skpmd.proposals.prior_draws import MISSED_NATS, with_missed
 
 # A quick check has so many particles, so long steps, so many moves after each, of which so many are
 # draws from one Student density. It ends where its log evidence has come to that standard error.
@@ -177,7 +176,7 @@ def _mixture(theta, log_ratio, hierarchy, rng):
         kept = np.isfinite(places).all(axis=1)
         places, own = places[kept], log_ratio[kept]
         for log_weights, share in ((own, 1.0 - _OF_FAR), (_by_squares(places, own), _OF_FAR)):
-            found, of_each = student_mixture.fit(places, log_weights, rng)
+            found, of_each = student_mixture(places, log_weights, rng)
             parts += [one._replace(hierarchy=scaled) for one in found]
             shares.append(share * of_each)
     shares = np.concatenate(shares)

@@ -21,8 +21,7 @@ from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, effective_sample_size, resample, weights
 from skpmd.proposals.fitted_proposals import fitted_proposals
-from skpmd.proposals.importance_rounds import TARGET_ESS, Until, proposal_rounds
-from skpmd.proposals.weighed_proposals import is_thin
+from skpmd.proposals.importance_rounds import TARGET_ESS, Until, is_thin, proposal_rounds
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
