@@ -7,7 +7,8 @@ From the root of a checkout::
 
 Lines of code are those with a token that is neither a comment nor a docstring. A file is opened by
 a fit if one of its functions runs; kernels that Numba has compiled are not seen. A pair of files
-calls each other both ways if functions of each call functions of the other.
+calls each other both ways if functions of each call functions of the other. Maps and sums, and the
+loop that runs a method, call back what they are given: such pairs are counted by themselves.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 450  # Of a file, but for the documentation of estimators.
 MAX_PARAMETERS, MAX_FIELDS = 7, 12
+_OF_THE_LOOP = {("engine/loop.py", "drive"), ("engine/loop.py", "resumable")}
 _LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER, tokenize.ENCODING,
@@ -114,9 +116,12 @@ def default_fits():
 
 
 def trace(fit):
-    """Files whose functions a call runs, and the pairs of them that call each other both ways."""
+    """Files whose functions a call runs, and pairs of them that call each other both ways.
+
+    The pairs that do so because one has been given functions of the other come last.
+    """
     package = str(ROOT / "skpmd")
-    files, calls = Counter(), defaultdict(set)
+    files, calls, handed = Counter(), defaultdict(set), defaultdict(set)
 
     def note(frame, event, _):
         name = frame.f_code.co_filename
@@ -127,7 +132,8 @@ def trace(fit):
         while caller is not None and not caller.f_code.co_filename.startswith(package):
             caller = caller.f_back
         if caller is not None and caller.f_code.co_filename != name:
-            calls[caller.f_code.co_filename].add(name)
+            by = handed if _runs_what_it_is_given(caller.f_code, package) else calls
+            by[caller.f_code.co_filename].add(name)
 
     sys.setprofile(note)
     try:
@@ -135,8 +141,19 @@ def trace(fit):
     finally:
         sys.setprofile(None)
     both = {tuple(sorted((a, b))) for a in calls for b in calls[a] if a in calls.get(b, ())}
+    back = {
+        tuple(sorted((a, b))) for a in handed for b in handed[a] if a in calls.get(b, ())
+    } - both
     short = {name: name.removeprefix(package + "/") for name in files}
-    return sorted(short.values()), sorted((short[a], short[b]) for a, b in both)
+    return sorted(short.values()), *(
+        sorted((short[a], short[b]) for a, b in pairs) for pairs in (both, back)
+    )
+
+
+def _runs_what_it_is_given(code, package):
+    """Whether a function maps or sums another, or takes the states of a method one by one."""
+    name = code.co_filename.removeprefix(package + "/")
+    return name == "_runtime/threads.py" or (name, code.co_name) in _OF_THE_LOOP
 
 
 def main(arguments=None):
@@ -165,10 +182,13 @@ def main(arguments=None):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 fit()  # What is done but once, compilation first of all, does not count.
-                files, both = trace(fit)
+                files, both, back = trace(fit)
             print(f"{name}: {len(files)} files, {len(both)} pairs that call each other both ways")
+            print(f"    and {len(back)} where maps, sums and the loop call back")
             if own.files:
-                print("   ", *files, "\n    both ways:", *map(" - ".join, both))
+                print("   ", *files)
+                print("    both ways:", ", ".join(map(" - ".join, both)))
+                print("    called back:", ", ".join(map(" - ".join, back)))
 
 
 if __name__ == "__main__":
