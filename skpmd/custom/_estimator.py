@@ -93,7 +93,7 @@ def _checked(given, model, rng):
 def _mismatch(prior, given, particles):
     """Reasons to warn of a prior that is given twice, or that is an earlier posterior."""
     if not prior.mismatch:
-        return convergence_reasons(given.density, particles)
+        return () if given.density is None else convergence_reasons(given.density, particles)
     return (
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",

@@ -156,7 +156,7 @@ def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
     prior = model.prior
     density = getattr(prior, "density", None)
-    reasons = convergence_reasons(density, outcome.particles)
+    reasons = () if density is None else convergence_reasons(density, outcome.particles)
     if isinstance(prior, TiltedPrior):
         reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
     outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)

@@ -48,6 +48,8 @@ _TAIL_DF = 5.0  # Of its tails.
 _EACH_COMPONENT = 10.0  # A component has so many effective particles a coordinate.
 _TOL = 1e-4
 _NARROWEST, _JITTER = 1e-3, 1e-9  # Of components and of the whole, in units of the whole.
+_OF_FAR = 0.25  # Share of the proposals where squares are large,
+_SQUARES = 1e-12, 1e12  # as far as these.
 
 
 class _State(NamedTuple):
@@ -239,6 +241,38 @@ class StudentMixture:
         of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
         terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
         return np.logaddexp.reduce(terms, axis=1)
+
+
+def mixtures_of_particles(theta, log_ratio, hierarchy, rng):
+    """Components and shares of mixtures fitted to particles (m, d) of log weights (m,).
+
+    One fits their density and one their squares, and where there is a hierarchy two more do the
+    same in its units.
+    """
+    parts, shares = [], []
+    for scaled in (None,) if hierarchy is None else (None, hierarchy):
+        places = theta if scaled is None else scaled.outward(theta)
+        kept = np.isfinite(places).all(axis=1)
+        places, own = places[kept], log_ratio[kept]
+        for log_weights, share in ((own, 1.0 - _OF_FAR), (_by_squares(places, own), _OF_FAR)):
+            found, of_each = student_mixture(places, log_weights, rng)
+            parts += [one._replace(hierarchy=scaled) for one in found]
+            shares.append(share * of_each)
+    shares = np.concatenate(shares)
+    return parts, shares / shares.sum()
+
+
+def _by_squares(theta, log_ratio):
+    """Log weights (m,) times the largest square of a standardised coordinate.
+
+    A mean square is known best by draws of the density times the square. Where a percent of the
+    mass has most of a variance, few particles of the density are there.
+    """
+    mean, covariance = moments(theta, log_ratio)
+    variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+    with np.errstate(over="ignore"):  # Where all of the weight is one particle's.
+        squares = ((theta - mean) ** 2 / variance).max(axis=1)
+    return log_ratio + np.log(np.clip(squares, *_SQUARES))
 
 
 def student_mixture(theta, log_weights, rng, max_components=10, max_iter=30):

@@ -327,7 +327,7 @@ DEFECTS = [
     ),
     Defect(
         "even weights are believed whatever steps from the prior say",
-        "proposals/prior_steps.py",
+        "proposals/from_values.py",
         'return not differences(outcome, steps.outcome._replace(evidence=None), "")',
         "return True",
         "api/test_second_opinion.py",

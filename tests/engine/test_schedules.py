@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skpmd import ParticleMirrorDescent
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.estimator import check_options
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch

@@ -25,6 +25,34 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 450  # Of a file, but for the documentation of estimators.
 MAX_PARAMETERS, MAX_FIELDS = 7, 12
+_DISPLAY = "the options of a display, as in scikit-learn: each by name, most of them not given"
+_PUBLIC = "public methods, whose documentation with examples is most of it"
+_OF_TOPICS = "arrays and numbers of one kernel of Numba, or of what calls it"
+_PART = "the body of a loop of the only function that calls it"
+# What is over these limits, and why; the constructors and files of estimators are let pass anyway.
+EXCEPTIONS = {
+    ("skpmd/lda/_kernels.py", "lines"): "kernels of Numba call kernels of their own file only",
+    ("skpmd/lda/_posterior.py", "lines"): _PUBLIC,
+    ("skpmd/posterior.py", "lines"): _PUBLIC,
+    ("skpmd/predictive.py", "lines"): _PUBLIC,
+    ("skpmd/sparse_gp/_predict.py", "lines"): _PUBLIC,
+    ("skpmd/lda/_inference.py", "topic_mass"): _OF_TOPICS,
+    ("skpmd/lda/_inference.py", "word_moments"): _OF_TOPICS,
+    ("skpmd/lda/_learn_priors.py", "update"): _OF_TOPICS,
+    ("skpmd/lda/_topics.py", "add_documents"): _OF_TOPICS,
+    ("skpmd/lda/_model.py", "LDABlock"): "all that a stream of topics goes on from",
+    (
+        "skpmd/linear/_streaming.py",
+        "proposal_step",
+    ): "the seven of a step of a stream, and one that is bound beforehand",
+    ("skpmd/plot/_intervals.py", "from_posterior"): _DISPLAY,
+    ("skpmd/plot/_mixture_density.py", "from_estimator"): _DISPLAY,
+    ("skpmd/plot/_predictive_band.py", "from_estimator"): _DISPLAY,
+    ("skpmd/plot/_reliability.py", "from_predictions"): _DISPLAY,
+    ("skpmd/sparse_gp/_neighbours.py", "_fill"): _PART,
+    ("skpmd/sparse_gp/_vecchia_evidence.py", "_through"): "searches that go on from others: what "
+    "they are, what they have come to, and rows of two kinds",
+}
 _OF_THE_LOOP = {("engine/loop.py", "drive"), ("engine/loop.py", "resumable")}
 _LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
@@ -81,6 +109,19 @@ def long_records(tree):
             n = sum(isinstance(one, ast.AnnAssign) for one in node.body)
             if n > MAX_FIELDS:
                 yield node.name, n
+
+
+def over_the_limits():
+    """What is over the limits: for each file and name, how much there is of what."""
+    found = {}
+    for path in sources():
+        text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+        tree, n = ast.parse(text), len(text.splitlines())
+        if n > MAX_LINES and not name.endswith("_estimator.py"):
+            found[name, "lines"] = f"{n} lines"
+        for kind, rule in (("parameters", long_functions), ("fields", long_records)):
+            found |= {(name, one): f"{one} has {n} {kind}" for one, n in rule(tree)}
+    return found
 
 
 def default_fits():
@@ -169,14 +210,9 @@ def main(arguments=None):
         print(f"{folder:14} {'files':>6} {'lines':>7} {'code':>7}")
         for name, numbers in [*sorted(rooms.items()), ("all", sum(rooms.values()))]:
             print(f"{name:14} {numbers[0]:6} {numbers[1]:7} {numbers[2]:7}")
-    for path in sources():
-        text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
-        tree = ast.parse(text)
-        if count(text)[0] > MAX_LINES:
-            print(f"{name}: {count(text)[0]} lines")
-        for kind, found in (("parameters", long_functions), ("fields", long_records)):
-            for one, n in found(tree):
-                print(f"{name}: {one} has {n} {kind}")
+    for (name, one), what in over_the_limits().items():
+        if (name, one) not in EXCEPTIONS:
+            print(f"{name}: {what}")
     if own.trace:
         for name, fit in default_fits().items():
             with warnings.catch_warnings():
