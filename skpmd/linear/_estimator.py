@@ -51,10 +51,11 @@ from skpmd.linear._make_model import (
     PRIORS,
     LinearParameters,
     in_columns,
+    is_mean_field,
     linear_model,
     missing_moments,
 )
-from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
     differing_units,

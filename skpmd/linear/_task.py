@@ -15,7 +15,7 @@ from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
 from skpmd.linear._averages import NormalLogits
-from skpmd.linear._column_scale import Units, refuse_far, shift_of, units_of
+from skpmd.linear._column_scale import Units, own_posterior, refuse_far, shift_of, units_of
 from skpmd.linear._design import LinearModel, n_logits
 from skpmd.linear._earlier_rows import (
     EarlierRows,
@@ -27,17 +27,16 @@ from skpmd.linear._earlier_rows import (
     model_of,
     rows_for_later,
 )
-from skpmd.linear._empirical_bayes import chosen_scale
+from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._make_model import (
     LinearParameters,
     coordinate_names,
     coordinate_variables,
     in_columns,
+    is_mean_field,
     linear_model,
 )
-from skpmd.linear._mean_field import is_mean_field
-from skpmd.linear._posterior import own_posterior
 from skpmd.linear._streaming import advance_retaining, proposal_step, with_units_of
 
 
@@ -108,8 +107,10 @@ def task_of(parameters, options, rows, features, classes, rng):
         units = units_of_columns(parameters, rows, n_classes, is_text=is_diagonal)
     rows = _in_units(rows, units, parameters.batch_size)
     shift = shift_of(units)
-    with naming_singular_columns(rows.data.X):
-        choice = chosen_scale(parameters, rows, n_classes, shift, rng)
+    choice = ScaleChoice(parameters.prior_scale)
+    if isinstance(parameters.prior_scale, str):
+        with naming_singular_columns(rows.data.X):
+            choice = chosen_scale(parameters, rows, n_classes, shift, rng)
     model = linear_model(parameters, n_features, n_classes, choice.scale, shift)
     prior = PriorOfRows(parameters, choice.scale, units)
     return Task(model, rows, parameters, prior, None, by_steps, is_diagonal, choice.warning)
