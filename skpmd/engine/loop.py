@@ -262,7 +262,7 @@ def states_of_fit(model, rows, start, options, rng, method=DEFAULT):
     if not options.reweight and full_batch is None:
         known = NO_ERROR if start.error_terms is None else start.error_terms
         observer = RejuvenationErrors(model.monitored, known)
-    if method.step_sizes is None:
+    if method.step_sizes is None and options.max_iter:
         sizes = schedules.scheduled(model, rows, start.particles, options.schedule, power)
         method = method._replace(step_sizes=sizes)
 

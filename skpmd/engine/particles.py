@@ -103,6 +103,20 @@ def whitened(theta, mean, chol):
     return solve_triangular(chol, (theta - mean).T, lower=True).T
 
 
+def squared_distances(points, centres):
+    """Squared Euclidean distances of shape (n, m), by one matrix product.
+
+    Both are centred first: what cancels is then as small as it can be. The squares of the norms are
+    two more columns of the product, which saves two passes through the table.
+    """
+    middle = centres.mean(axis=0)
+    points, centres = points - middle, centres - middle
+    left = [points, np.einsum("ij,ij->i", points, points), np.ones(len(points))]
+    right = [-2.0 * centres, np.ones(len(centres)), np.einsum("ij,ij->i", centres, centres)]
+    table = np.column_stack(left) @ np.column_stack(right).T
+    return np.maximum(table, 0.0, out=table)
+
+
 @njit(cache=True)
 def log_sum_exp(values):
     """Log of the sum of exponentials of a vector, stable; -inf where nothing is finite."""
