@@ -38,7 +38,7 @@ _LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything
 _N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 4000, 1000, 20
 _STEPS_PER_COORDINATE, _MIN_STEPS, _MAX_STEPS = 5, 12, 60
 _DISTINCT = 0.9  # A coordinate with a smaller share of distinct draws is one of whole numbers.
-_KEPT = 500  # So many impossible proposals of each step tell of edges.
+_MAX_IMPOSSIBLE = 500  # So many impossible proposals of each step tell of edges.
 _SIZES = np.array([0.1, 0.5, 2.0])  # Of proposals, in distances between quartiles.
 _MAX_PRODUCTS = 100  # Products are of so many coordinates, at most.
 _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
@@ -344,7 +344,7 @@ def _moved(log_prior, theta, values, others, continuous, rng):
         proposed = theta.copy()
         proposed[np.arange(m), at] += size * rng.standard_normal(m)
         of_proposed = log_prior(proposed)
-        impossible.append(proposed[of_proposed == -np.inf][:_KEPT])
+        impossible.append(proposed[of_proposed == -np.inf][:_MAX_IMPOSSIBLE])
         taken, _ = metropolis.accept(of_proposed - values, rng)
         theta, values = metropolis.select(taken, (proposed, of_proposed), (theta, values))
     return theta, values, np.concatenate(impossible)
