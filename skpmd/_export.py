@@ -10,7 +10,7 @@ import numpy as np
 
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.version import __version__
-from skpmd.engine.resampling import random_draws
+from skpmd.engine.particles import random_draws
 
 _AXES = "particle", "particle_weight", "chain", "draw"
 _SHOWN = 20  # So many coordinates have a row in a notebook.

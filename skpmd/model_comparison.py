@@ -19,8 +19,7 @@ from sklearn.utils.validation import _num_samples
 from skpmd._base.leave_one_out import LeftOut, without_each
 from skpmd._base.utils import as_floats, warn
 from skpmd._typing import ArrayLike, Estimator, MatrixLike
-from skpmd.engine.particles import log_weights
-from skpmd.engine.weighting import stacked
+from skpmd.engine.particles import log_weights, stacked
 from skpmd.wrappers import innermost
 
 __all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]

@@ -20,9 +20,8 @@ from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.particles import effective_sample_size, log_sum_exp
+from skpmd.engine.particles import effective_sample_size, log_sum_exp, random_draws
 from skpmd.engine.particles import log_weights as normalised
-from skpmd.engine.resampling import random_draws
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import wraps
+from math import expm1, log, log1p
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.checkpoint import checkpointed, without_path
 from skpmd._base.merging import check_alike
-from skpmd._base.options import adopted, check_options, share_forgotten
+from skpmd._base.options import adopted
 from skpmd._base.utils import damaged_folder, warn
 from skpmd._base.validation import (
     ENCODE,
@@ -38,7 +39,11 @@ from skpmd._runtime.threads import threads
 from skpmd._typing import Value
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
+from skpmd.engine.schedules import Schedule
 
+# Half of the past is gone after three rows: a larger share is likelier one of a whole call, or what
+# is to be kept.
+_MAX_FORGETTING = 0.2
 _VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 
 
@@ -113,7 +118,7 @@ class ParticleEstimator(BaseEstimator):
     def _loop_options(self, **settings):
         """The checked `Options` of the loop; what the estimator does not have is as by default."""
         given = {"settings": self._record(Settings, **settings), "forgetting": self._forgetting()}
-        return check_options(self._record(Options, **given))
+        return check_options(self._record(Options, schedule=self._record(Schedule), **given))
 
     def _forgetting(self):
         """Share of the past that each row of a stream discounts."""
@@ -196,7 +201,7 @@ class ParticleEstimator(BaseEstimator):
         """
         of_fit = fit_of is not None
         self._check_parameters()
-        listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
+        listeners = listeners_of(of_fit) if getattr(self, "verbose", 0) else []
         call = Call(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, during(call), self._threads():
             if not of_fit:
@@ -335,3 +340,80 @@ class ParticleEstimator(BaseEstimator):
             warn(
                 f"{type(self).__name__}: {'; '.join(reasons)}. Do not trust this posterior{advice}."
             )
+
+
+# ------------------------------------------------------------------- parameters that go together
+def share_forgotten(forgetting, half_life=None):
+    """The share of the past that each row of a stream discounts, from either parameter.
+
+    ValueError where both are given, or the share is one that hardly anybody means.
+    """
+    if half_life is not None:
+        if forgetting:
+            raise ValueError(
+                f"half_life={half_life} and forgetting={forgetting} say the same in two ways: set "
+                "forgetting=0."
+            )
+        return min(-expm1(-log(2.0) / half_life), 1.0 - 2.0**-53)
+    if forgetting > _MAX_FORGETTING:
+        rows, kept = -log(2.0) / log1p(-forgetting), -log(2.0) / log(forgetting)
+        keeps = f"{kept:.3g} where each row keeps {forgetting:.15g} of the past, "
+        raise ValueError(
+            f"forgetting={forgetting} is the share of the past that every single row of a stream "
+            f"discounts: half of it is gone after {rows:.2g} rows. Set half_life in its place, the "
+            f"number of rows after which a row counts half: {keeps if forgetting > 0.5 else ''}"
+            f"{rows:.3g} where this is meant, and so many times the rows of a call where each call "
+            "does this."
+        )
+    return forgetting
+
+
+def check_options(options):
+    """The options as they are, or a ValueError where parameters do not go with each other.
+
+    The error names the parameters, and what to set instead.
+    """
+    bandwidth, rejuvenation = options.settings.bandwidth, options.settings.rejuvenation
+    growth = options.schedule
+    if options.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:
+        raise ValueError(
+            f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
+            f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
+            f"shrinkage=False."
+        )
+    if options.average and options.reweight and rejuvenation == "never":
+        raise ValueError(
+            "average=True with reweight=True needs a rejuvenation: the averaged iterate is a "
+            "density to draw from. Set reweight=False or rejuvenation='ess'."
+        )
+    if options.final_particles is not None and not options.reweight and options.max_iter == 1:
+        raise ValueError(
+            "final_particles with reweight=False is the number of particles in the last pass, and "
+            "max_iter=1 has no pass before it: raise max_iter or set n_particles."
+        )
+    if growth.max_particles is not None and growth.particle_growth is None:
+        raise ValueError(
+            f"max_particles={growth.max_particles} is the bound of a growing number: set "
+            "particle_growth, or leave max_particles=None."
+        )
+    if growth.max_particles is not None and growth.max_particles < options.n_particles:
+        raise ValueError(
+            f"max_particles={growth.max_particles} is below n_particles={options.n_particles}: it "
+            "is the bound of a growing number of particles; raise it or lower n_particles."
+        )
+    if options.final_particles is not None and rejuvenation == "never":
+        raise ValueError(
+            "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
+            "raise n_particles instead."
+        )
+    if growth.particle_growth is not None and rejuvenation == "never":
+        raise ValueError(
+            "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
+            "rejuvenated cannot change in number."
+        )
+    if options.total_samples is not None and options.forgetting:
+        raise ValueError(
+            "half_life and forgetting are for an endless stream, and total_samples says that there "
+            "is an end: set forgetting=0 or total_samples=None, and half_life=None."
+        )
+    return options

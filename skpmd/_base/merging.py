@@ -169,4 +169,4 @@ def merge_densities(shards, n_merged, n, rng, support=None, rows=None):
         "shard_pareto_k": [density.pareto_k for density in densities],
         "shard_beyond": beyond,
     }
-    return outcome._replace(reasons=outcome.reasons + reasons), found
+    return outcome.with_findings(reasons=outcome.findings.reasons + reasons), found

@@ -1,7 +1,6 @@
 """Parameters that estimators share: those of the loop, and an earlier posterior as the prior."""
 
 import copy
-from math import expm1, log, log1p
 from numbers import Integral, Real
 from os import PathLike
 
@@ -13,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.diagnostics import MAX_K
 from skpmd.engine.kde import KERNELS
-from skpmd.engine.resampling import SCHEMES
+from skpmd.engine.particles import SCHEMES
 from skpmd.proposals.fitted_density import share_beyond
 
 LOOP_CONSTRAINTS = {
@@ -63,9 +62,6 @@ OF_STOCHASTIC_STEPS = (
 )  # fmt: skip
 
 
-# Half of the past is gone after three rows: a larger share is likelier one of a whole call, or what
-# is to be kept.
-_MAX_FORGETTING = 0.2
 # A posterior may have so much of its weight beyond .99 of that of the earlier one. Means were .26
 # standard deviations off at .16, and right to .01 at .6 where values of the earlier density were
 # followed outwards.
@@ -80,81 +76,6 @@ _CLONED = (
     "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
     "lose the fit of a prior: give sklearn.frozen.FrozenEstimator(fitted){}."
 )
-
-
-def share_forgotten(forgetting, half_life=None):
-    """The share of the past that each row of a stream discounts, from either parameter.
-
-    ValueError where both are given, or the share is one that hardly anybody means.
-    """
-    if half_life is not None:
-        if forgetting:
-            raise ValueError(
-                f"half_life={half_life} and forgetting={forgetting} say the same in two ways: set "
-                "forgetting=0."
-            )
-        return min(-expm1(-log(2.0) / half_life), 1.0 - 2.0**-53)
-    if forgetting > _MAX_FORGETTING:
-        rows, kept = -log(2.0) / log1p(-forgetting), -log(2.0) / log(forgetting)
-        keeps = f"{kept:.3g} where each row keeps {forgetting:.15g} of the past, "
-        raise ValueError(
-            f"forgetting={forgetting} is the share of the past that every single row of a stream "
-            f"discounts: half of it is gone after {rows:.2g} rows. Set half_life in its place, the "
-            f"number of rows after which a row counts half: {keeps if forgetting > 0.5 else ''}"
-            f"{rows:.3g} where this is meant, and so many times the rows of a call where each call "
-            "does this."
-        )
-    return forgetting
-
-
-def check_options(options):
-    """The options as they are, or a ValueError where parameters do not go with each other.
-
-    The error names the parameters, and what to set instead.
-    """
-    bandwidth, rejuvenation = options.settings.bandwidth, options.settings.rejuvenation
-    if options.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:
-        raise ValueError(
-            f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
-            f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
-            f"shrinkage=False."
-        )
-    if options.average and options.reweight and rejuvenation == "never":
-        raise ValueError(
-            "average=True with reweight=True needs a rejuvenation: the averaged iterate is a "
-            "density to draw from. Set reweight=False or rejuvenation='ess'."
-        )
-    if options.final_particles is not None and not options.reweight and options.max_iter == 1:
-        raise ValueError(
-            "final_particles with reweight=False is the number of particles in the last pass, and "
-            "max_iter=1 has no pass before it: raise max_iter or set n_particles."
-        )
-    if options.max_particles is not None and options.particle_growth is None:
-        raise ValueError(
-            f"max_particles={options.max_particles} is the bound of a growing number: set "
-            "particle_growth, or leave max_particles=None."
-        )
-    if options.max_particles is not None and options.max_particles < options.n_particles:
-        raise ValueError(
-            f"max_particles={options.max_particles} is below n_particles={options.n_particles}: it "
-            "is the bound of a growing number of particles; raise it or lower n_particles."
-        )
-    if options.final_particles is not None and rejuvenation == "never":
-        raise ValueError(
-            "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
-            "raise n_particles instead."
-        )
-    if options.particle_growth is not None and rejuvenation == "never":
-        raise ValueError(
-            "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
-            "rejuvenated cannot change in number."
-        )
-    if options.total_samples is not None and options.forgetting:
-        raise ValueError(
-            "half_life and forgetting are for an endless stream, and total_samples says that there "
-            "is an end: set forgetting=0 or total_samples=None, and half_life=None."
-        )
-    return options
 
 
 def fitted_prior(prior, alternative=""):
@@ -200,12 +121,10 @@ def coordinates_named(posterior, names):
 
 
 def convergence_reasons(density, particles, whose=_EARLIER):
-    """Reasons not to trust particles that a `FittedDensity` weighs; none where it is None.
+    """Reasons not to trust particles that a `FittedDensity` weighs.
 
     It stands for another posterior, and ``whose`` names that.
     """
-    if density is None:
-        return ()
     beyond = share_beyond(density, particles.theta, particles.log_ratio)
     if beyond > (_MAX_BEYOND if density.correction is None else _MAX_BEYOND_BY_VALUES):
         return (

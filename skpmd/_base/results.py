@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,10 @@ import numpy as np
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.steps import Records
 from skpmd._typing import Array
-from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
+from skpmd.engine.diagnostics import MAX_K, evidence_of, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
-from skpmd.proposals.agreement import evidence_of
 from skpmd.proposals.hmc import TARGET_ESS
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
@@ -53,47 +53,58 @@ class Results(NamedTuple):
     log_evidence: float | None = None  # Log marginal likelihood, where it is known.
 
 
+class Shown(NamedTuple):
+    """What a posterior shows of its particles; see `Posterior` for the others."""
+
+    # (m, d): The particles as the user wants to see them; by default as they are.
+    coordinates: np.ndarray | None = None
+    names: list | None = None  # Of the coordinates.
+    variables: dict | None = None
+    coords: dict | None = None
+    support: tuple | None = None
+    log_prior: Callable | None = None
+    frame: Any = None  # Takes the coordinates to the given units.
+
+
+_AS_THEY_ARE = Shown()
+
+
 def results_of(
-    outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, log_prior=None, frame=None, stream=False, no_evidence="",
-    merged=None, remedies=None, **diagnostics,
+    outcome, records=None, *, temperature=1.0, shown=_AS_THEY_ARE, stream=False, merged=None,
+    remedies=None, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
-    ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
-    ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
-    they are, and ``names`` are those of the coordinates; for ``variables``, ``coords``,
-    ``support``, ``log_prior`` and ``frame``, which takes them to the given units, see `Posterior`.
-    In a ``stream`` data were given in parts: there is no evidence then, and the error that
-    rejuvenations have left in the means is a reason to warn. ``no_evidence`` says why, where there
-    is none for another reason. ``merged`` says what
-    densities a posterior is a product of where no row has weighed it: its k-hat, which speaks of
-    the product alone, is called ``product_pareto_k`` then. ``remedies`` are `Remedies`, by default
-    to raise ``n_particles``, and in a stream also larger parts. ``records`` are those of the steps
-    of all calls, by default those of the outcome. Further keywords become entries of
-    ``diagnostics``.
+    ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only. In a ``stream``
+    data were given in parts: there is no evidence then, and the error that rejuvenations have left
+    in the means is a reason to warn. ``merged`` says what densities a posterior is a product of
+    where no row has weighed it: its k-hat, which speaks of the product alone, is called
+    ``product_pareto_k`` then. ``remedies`` are `Remedies`, by default to raise ``n_particles``, and
+    in a stream also larger parts. ``records`` are those of the steps of all calls, by default those
+    of the outcome. Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
-    missing = _why_no_evidence(outcome, temperature, stream) or no_evidence
+    missing = _why_no_evidence(outcome, temperature, stream)
     if merged is not None:
         missing, remedies = _NO_ROW, Remedies()
     evidence, error = (None, None) if missing else evidence_of(outcome)
     k, of_product = _pareto_k(particles), {}
-    if k is None and outcome.log_evidence is not None:
+    if k is None and outcome.evidence is not None:
         k = np.nan  # Of particles that moves have made equal the weights say nothing.
     if merged is not None:
         k, of_product = None, {"product_pareto_k": k}
     r_hat = None if chains is None else chains.r_hat
+    coordinates, frame = shown.coordinates, shown.frame
     is_own = coordinates is None or coordinates is particles.theta
-    shown = particles.theta if is_own else coordinates
+    coordinates = particles.theta if is_own else coordinates
     found = convergence_warnings(outcome, stream, remedies)
     # What the posterior's own numbers tell, it tells by itself.
     concerns = [text for text in found if not text.startswith(_OF_NUMBERS)]
     concerns += _not_weighed(outcome, stream, merged)
     posterior = Posterior(
-        shown if frame is None else frame.inward(shown),
+        coordinates if frame is None else frame.inward(coordinates),
         particles.log_ratio,
-        names=names,
+        names=shown.names,
         # Chains may have made more draws than there are particles.
         ess=None if chains is None else min(chains.ess, float(len(particles.theta))),
         pareto_k=k,
@@ -102,12 +113,12 @@ def results_of(
         log_evidence_se=error,
         unavailable=missing,
         caveat=None if merged is None else _CAVEAT.format(merged),
-        variables=variables,
-        coords=coords,
+        variables=shown.variables,
+        coords=shown.coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
         log_joint=_log_joint(particles) if is_own else None,
-        support=support,
-        log_prior=log_prior,
+        support=shown.support,
+        log_prior=shown.log_prior,
         frame=frame,
         concerns=concerns,
     )
@@ -115,11 +126,11 @@ def results_of(
         "ess": posterior.ess,
         "pareto_k": k,
         "r_hat": r_hat,
-        "disagreement": outcome.disagreement,
+        "disagreement": outcome.findings.disagreement,
         "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
         **of_product,
-        **outcome.notes,
+        **outcome.findings.notes,
         **diagnostics,
         "warnings": found,
     }
@@ -204,13 +215,13 @@ def _why_no_evidence(outcome, temperature, stream):
         return "it needs all data in one fit"
     if outcome.chains is not None:
         return "the particles were moved along gradients, and are not weighted draws"
-    if outcome.log_evidence is None and np.isnan(outcome.particles.log_pi).any():
+    if outcome.evidence is None and np.isnan(outcome.particles.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
     if not outcome.reweighted or temperature != 1.0:
         return "it needs reweight=True and temperature=1"
     if _bound_hit(outcome):
         return "a step could not be taken whole, see the warning"
-    return ""
+    return outcome.findings.no_evidence
 
 
 def _bound_hit(outcome):
@@ -243,7 +254,7 @@ def convergence_warnings(outcome, stream=False, remedies=None):
         reasons = _of_weights(outcome, remedies.few)
     else:
         reasons = _of_chains(outcome, remedies.chains)
-    reasons += outcome.reasons
+    reasons += outcome.findings.reasons
     if stream:
         if outcome.error_terms is not None and np.isnan(outcome.error_terms).any():
             reasons.append(
@@ -263,7 +274,7 @@ def convergence_warnings(outcome, stream=False, remedies=None):
 
 
 def _of_weights(outcome, remedy):
-    log_ratio, disagreement = outcome.particles.log_ratio, outcome.disagreement
+    log_ratio, disagreement = outcome.particles.log_ratio, outcome.findings.disagreement
     reasons, m = [], len(log_ratio)
     ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.particles)
     least = max(_MIN_ESS, _MIN_SHARE * m, min(_ENOUGH, 0.5 * m))
@@ -285,10 +296,10 @@ def _of_weights(outcome, remedy):
             "the particles may not have arrived where the posterior is: raise max_substeps or "
             "max_iter, or lower step_size"
         )
-    if outcome.n_left_out:
+    if outcome.findings.n_left_out:
         reasons.append(
-            f"the particles have left out {outcome.n_left_out} of the modes that a search has "
-            "found: raise n_particles"
+            f"the particles have left out {outcome.findings.n_left_out} of the modes that a search "
+            "has found: raise n_particles"
         )
     if disagreement is not None and disagreement > _MAX_DISAGREEMENT:
         reasons.append(

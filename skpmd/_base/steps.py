@@ -9,9 +9,10 @@ import numpy as np
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import are_in_memory
 from skpmd._runtime.call import phase
+from skpmd._runtime.threads import are_distributed
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensity
-from skpmd.engine.loop import Outcome, n_steps
+from skpmd.engine.loop import Findings, Outcome, n_steps
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import (
     NO_ERROR,
@@ -19,7 +20,6 @@ from skpmd.engine.rejuvenation_error import (
     RejuvenationErrors,
     errors_of,
 )
-from skpmd.engine.sums import are_distributed
 
 # With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
 # last for more steps, and a polynomial needs them.
@@ -179,7 +179,7 @@ class Stream(NamedTuple):
             self.particles,
             self.records.last,
             error_terms=self.error_terms,
-            n_left_out=self.n_left_out,
+            findings=Findings(n_left_out=self.n_left_out),
         )
 
 
@@ -208,10 +208,10 @@ def kernel_step(stream, model, batches, a, b, options, rng):
     # A mirror step asks for pi, which an averaged iterate does not know.
     unknown = a > 0.0 and bool(np.isnan(particles.log_pi).any())
     observer = RejuvenationErrors(model.monitored, stream.error_terms)
+    rejuvenation = mirror.Rejuvenation(first=unknown, observer=observer)
     particles, info = mirror.step(
-        particles, model, batches, a, b, options.settings, rng,
-        rejuvenate_first=unknown, observer=observer,
-    )  # fmt: skip
+        particles, model, batches, a, b, options.settings, rng, rejuvenation=rejuvenation
+    )
     return stream._replace(particles=particles, error_terms=observer.terms), info
 
 
@@ -219,8 +219,9 @@ def step_in_place(stream, model, batches, a, b, options, rng):
     """The same with the particles where they are."""
     settings = options.settings._replace(rejuvenation="never")
     observer = RejuvenationErrors(model.monitored, stream.error_terms)
+    rejuvenation = mirror.Rejuvenation(observer=observer)
     stayed, info = mirror.step(
-        stream.particles, model, batches, a, b, settings, rng, observer=observer
+        stream.particles, model, batches, a, b, settings, rng, rejuvenation=rejuvenation
     )
     return stream._replace(particles=stayed, error_terms=observer.terms), info
 
@@ -276,6 +277,6 @@ def stream_after(outcome, seen, rng):
     error_terms = outcome.error_terms
     if error_terms is None:  # Nobody has kept account: of a fit that was to end reweighted.
         error_terms = NO_ERROR if outcome.reweighted or not outcome.ended_early else UNKNOWN_ERROR
-    account = error_terms, outcome.n_left_out
+    account = error_terms, outcome.findings.n_left_out
     records = Records().extended(outcome.infos)
     return Stream(outcome.particles, None, records, seen, rng, *account)

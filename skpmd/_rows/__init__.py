@@ -11,8 +11,8 @@ a `table.BlockTable`. Beyond this room nobody asks which it is, for both keep on
 * ``rows.Rows`` holds X with the columns of a `skpmd.engine.model.Batch`, such as y and weight:
   ``take(places)`` is a batch of some rows, ``whole()`` are all in order, and ``one_pass()`` goes
   through them in random order, in groups of blocks that are the same wherever the rows are.
-* Sums over batches (`skpmd.engine.sums.total`) are made where the rows are, and so are predictions
-  (``by_block.row_by_row``), for these depend on one row each.
+* Sums over batches (`skpmd._runtime.threads.total`) are made where the rows are, and so are
+  predictions (``by_block.row_by_row``), for these depend on one row each.
 
 A method that cannot do without all rows together asks ``table.is_in_memory(X)`` and takes another
 way, or ``table.need_memory(X, ...)``, which says what a user can do. `blocks`, `arrow` and

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from skpmd._rows.table import block_size, in_random_order, is_in_memory
+from skpmd._runtime.threads import are_distributed
 from skpmd.engine.model import Batch, take_rows
-from skpmd.engine.sums import are_distributed
 
 _AUTO_BATCH = 1000
 _ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny

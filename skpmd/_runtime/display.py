@@ -12,10 +12,8 @@ def display_clock():
     return perf_counter()
 
 
-def listeners_of(verbose, of_fit):
-    """Who listens to a call with ``verbose``: of many short parts of a stream nothing is shown."""
-    if not verbose:
-        return []
+def listeners_of(of_fit):
+    """Who listens to a verbose call: of many short parts of a stream nothing is shown."""
     delay = 0.0 if of_fit else _SECONDS
     try:
         from tqdm import tqdm

@@ -1,4 +1,6 @@
-"""Threads that divide the work of a fit; no result depends on how many there are.
+"""Work in parts: threads that divide it, and sums over batches that are taken where the rows are.
+
+No result depends on how many threads there are.
 
 `threads` lends some to whatever is called within its context. There the items of `each` and of
 `in_order` are taken by whichever thread is free, and their results are handed back in the order of
@@ -10,13 +12,20 @@ that releases Python's lock: matrix products, NumPy's functions of large arrays,
 ``nogil=True``. Threads of BLAS, Numba and OpenMP are left as they are. (joblib's threads take 1.4
 to 1.7 times as long for batches of 64 documents, 50 topics and 4 particles, and 5 times for a
 single particle.)
+
+Batches are gone through one by one, unless they say themselves how to add up: what has
+``total(function, add)`` ships ``function``, which takes a sequence of batches, to the data, and
+adds the results up there. Everything a function needs goes with it, so it is a bound method, or a
+`functools.partial` of one, and can be pickled.
 """
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from itertools import islice
+from operator import add
 from time import perf_counter
 from typing import NamedTuple
 
@@ -151,3 +160,57 @@ def in_order(function, items, at_once=_AT_ONCE):
         results = each(function, now)
         seconds[known] = (perf_counter() - start) * min(n, len(now)) / len(now)
         yield from results
+
+
+def summed(of, batches, plus, **how):
+    """The sum over batches, with ``plus(one, other)``; 0 without any.
+
+    Batches may be made one by one, and not fit in memory together.
+    """
+    so_far = None
+    for part in in_order(of, batches, **how):
+        so_far = part if so_far is None else plus(so_far, part)
+    return 0 if so_far is None else so_far
+
+
+# ------------------------------------------------------------------- batches
+def are_distributed(batches):
+    """Whether batches are best gone through where they are, and not one by one."""
+    return callable(getattr(batches, "total", None))
+
+
+def batches_of(batch):
+    """The batches that one of a pass consists of: itself, or several where it is large."""
+    return (batch,) if isinstance(batch, tuple) else batch
+
+
+def total(function, batches, add=add):
+    """Sum of ``function(batches)`` over all batches; ``add(one, other)`` makes one of two."""
+    return batches.total(function, add) if are_distributed(batches) else function(batches)
+
+
+def add_up(function, batches, *into):
+    """Add to arrays, in place, what ``function(batches, *into)`` adds to them; return them."""
+    if not are_distributed(batches):
+        function(batches, *into)
+        return into
+    empty = partial(_from_zero, function, [one.shape for one in into])
+    for one, more in zip(into, batches.total(empty, _each_added), strict=True):
+        one += more
+    return into
+
+
+def n_rows(batches):
+    """Number of rows of all batches, without a look at them where it is known."""
+    known = getattr(batches, "n_rows", None)
+    return sum(len(batch.weight) for batch in batches) if known is None else known
+
+
+def _from_zero(function, shapes, batches):
+    sums = [np.zeros(shape) for shape in shapes]
+    function(batches, *sums)
+    return sums
+
+
+def _each_added(one, other):
+    return [a + b for a, b in zip(one, other, strict=True)]

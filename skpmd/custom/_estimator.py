@@ -50,17 +50,13 @@ from skpmd.custom._model import (
     checked_names,
     gradient_given,
     is_given_weights,
-    of_parts,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import prior_functions
-from skpmd.custom._rows import rows_of
+from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
+from skpmd.custom._rows import likelihood_of, of_parts, rows_of
 from skpmd.custom._stream import step_from_values
-from skpmd.custom._support import edges_given_rows, support_of
-from skpmd.custom._tables import likelihood_of
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
-from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.posterior import Posterior
 from skpmd.proposals.from_values import compared, from_values
 
@@ -94,7 +90,7 @@ def _checked(given, model, rng):
 def _mismatch(prior, given, particles):
     """Reasons to warn of a prior that is given twice, or that is an earlier posterior."""
     if not prior.mismatch:
-        return convergence_reasons(given.density, particles)
+        return () if given.density is None else convergence_reasons(given.density, particles)
     return (
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",
@@ -104,9 +100,8 @@ def _mismatch(prior, given, particles):
 def _results(outcome, prior, given, records=None, support=None, **more):
     """`Results`, with what a posterior gets to know of its prior."""
     return results_of(
-        outcome, records,
-        names=given.names, prior_pareto_k=given.pareto_k,
-        **support_of(prior, given, support), **more,
+        outcome, records, shown=shown_of(prior, given, support), prior_pareto_k=given.pareto_k,
+        **more,
     )  # fmt: skip
 
 
@@ -531,9 +526,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
             reasons = _mismatch(prior, given, outcome.particles)
-            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.reasons
+            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.findings.reasons
             results = _results(
-                outcome._replace(reasons=reasons), prior, given, support=found,
+                outcome.with_findings(reasons=reasons), prior, given, support=found,
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
@@ -560,7 +555,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows) as report:
             outcome = run(model, rows, start, options, rng, report)
-        outcome = outcome._replace(notes={"method": "mirror steps from prior"})
+        outcome = outcome.with_findings(notes={"method": "mirror steps from prior"})
         if not (outcome.ended_early or convergence_warnings(outcome)):
             states = compared(outcome, model, rows.whole(), options, rng)
             outcome = drive(states, what="the comparison with another fit")
@@ -617,7 +612,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             )
             reasons = _mismatch(prior, given, stream.particles)
             reasons += of_parts(model, rows, stream.particles.theta)
-            outcome = stream.outcome()._replace(reasons=reasons)
+            outcome = stream.outcome().with_findings(reasons=reasons)
             results = _results(outcome, prior, given, stream.records, stream=True, method=method)
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt()
@@ -639,7 +634,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 all_rows = model, rows.whole(), 1.0 / self.temperature
             outcome, found = merge_densities(shards, n, self.n_particles, rng, support, all_rows)
             if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
-                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
+                reasons = inherited(estimators) + outcome.findings.reasons
+                outcome = outcome.with_findings(reasons=reasons)
             results = _results(
                 outcome, states[0].prior, given,
                 temperature=self.temperature, stream=all_rows is None,

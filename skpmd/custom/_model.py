@@ -7,14 +7,12 @@ import numpy as np
 
 from skpmd._base.utils import as_floats
 from skpmd._runtime.threads import each
-from skpmd.custom._rows import select
 from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
 
 # Functions are called for particles in parts of so many numbers, rows times particles: that fits a
 # cache, and whatever the number of threads the parts are the same.
 AT_ONCE = 1 << 18
-_N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
 class CustomModel(Model):
@@ -88,28 +86,6 @@ class CustomModel(Model):
             return _vector(self._likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
-
-
-def of_parts(model, rows, theta):
-    """A reason to warn where the log-likelihood of rows is not the sum over parts of them.
-
-    Functions that hold the data themselves, or their number, would count them once for each part.
-    """
-    if rows.n_batches < 2:
-        return ()
-    batch, theta = next(iter(rows.whole())), theta[:_N_COMPARED]
-    n = len(batch.weight)
-    parts = [batch.take(part, select) for part in (slice(n // 2), slice(n // 2, None))]
-    whole = model.log_likelihood(theta, batch)
-    both = sum(model.log_likelihood(theta, one) for one in parts)
-    if np.allclose(both, whole, rtol=_SAME_SUM, atol=_SAME_SUM):
-        return ()
-    return (
-        f"log_likelihood of {n} rows is {whole[0]:.6g}, and the sum over both halves of them "
-        f"{both[0]:.6g}: rows come in parts, so that it must be the sum over the rows that it is "
-        "given, of X and y and of no other data or number of rows; where rows depend on each "
-        "other, set batch_size to their number",
-    )
 
 
 def noted(name, theta):

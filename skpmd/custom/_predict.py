@@ -18,10 +18,16 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.custom._model import noted, parts_of
-from skpmd.custom._rows import rows_of
-from skpmd.custom._support import closing_rows
-from skpmd.custom._tables import check_sum, count, parts_of_table, pointwise_table, values_table
-from skpmd.engine.resampling import random_draws
+from skpmd.custom._rows import (
+    check_sum,
+    count,
+    parts_of_table,
+    pointwise_table,
+    rows_of,
+    values_table,
+)
+from skpmd.custom._support import Densities, closing_rows
+from skpmd.engine.particles import random_draws
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
 # interval of 90 % holds is then known to 0.5 %.
@@ -199,12 +205,15 @@ class CustomPredictions:
         """Rows (n,) without which the support is wider; ``table`` is of particles with weight."""
         model, rows, _ = self._read(X, y, None, reset=False)
         posterior, batch = self.posterior_, rows.data
+        particles, is_alive = posterior.particles, posterior.weights > 0.0
+        densities = Densities(
+            model.log_prior,
+            lambda theta: model.log_likelihood(theta, batch),
+            lambda theta: pointwise_table(model, self.log_likelihood_pointwise, theta, batch),
+        )
         with self._threads():
             return closing_rows(
-                model.log_prior,
-                lambda theta: model.log_likelihood(theta, batch),
-                lambda theta: pointwise_table(model, self.log_likelihood_pointwise, theta, batch),
-                posterior.particles, posterior.weights > 0.0, table, posterior.std(),
+                densities, particles[is_alive], particles[~is_alive], table, posterior.std(),
                 posterior.support,
             )  # fmt: skip
 

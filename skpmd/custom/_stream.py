@@ -30,7 +30,8 @@ def step_from_values(stream, model, batches, a, b, options, rng):
         info, m = None, n_draws(options, batches)
         for outcome in from_values(model, batches, options._replace(n_particles=m), rng):
             info = outcome.infos[-1] if outcome.infos else info
-        first = stream._replace(particles=outcome.particles, n_left_out=outcome.n_left_out)
+        n_left_out = outcome.findings.n_left_out
+        first = stream._replace(particles=outcome.particles, n_left_out=n_left_out)
         return first, info._replace(a=a, b=b)
     lower, upper = edges(without_errors(model.log_prior), stream.particles.theta)
     if np.isinf([lower, upper]).all():

@@ -1,43 +1,13 @@
-"""Where a posterior has any density, which draws from kernels around particles must know."""
+"""Rows without which a posterior would reach further than particles do: for leaving rows out."""
 
-from functools import partial
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-
-from skpmd.engine import mirror
-from skpmd.engine.edges import edges, without_errors
 
 # Steps over an edge are looked for between so many pairs of particles, by so many halvings.
 _PAIRS, _HALVINGS = 32, 30
 _LIKELY = 0.5  # A normal cut so many nats below its mode has a sixth beyond: .17 nats of the row.
-
-
-def support_of(prior, given, found=None):
-    """What a `Posterior` gets to know of its support, as keywords.
-
-    ``prior`` is the `PriorCheck` and ``given`` the `PriorFunctions`. ``found`` are edges of the
-    likelihood, where they are known.
-    """
-    log_prior = given.log_prior if prior.has_more_edges else None
-    return {"support": prior.support if found is None else found, "log_prior": log_prior}
-
-
-def edges_given_rows(model, batches, outcome, support):
-    """Edges of the posterior, (d,) each: the prior's, and what the likelihood adds to them.
-
-    It is asked only where particles show that it has an edge, because some within the prior are
-    impossible, or where the fit has found edges. None where there is nothing to add, or no time.
-    """
-    particles = outcome.particles
-    if outcome.support is not None:
-        return _within(outcome.support, support)
-    theta, dead = particles.theta, particles.log_ratio == -np.inf
-    if outcome.ended_early or not (dead & (particles.log_prior > -np.inf)).any():
-        return None
-
-    log_joint = partial(mirror.log_joint, model, batches, 1.0)
-    found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
-    return _within(found, support)
 
 
 def _beyond(alive, support):
@@ -49,22 +19,24 @@ def _beyond(alive, support):
             yield some
 
 
-def _within(found, support):
-    if support is None:
-        return found
-    return np.maximum(found[0], support[0]), np.minimum(found[1], support[1])
+class Densities(NamedTuple):
+    """Functions of points (k, d)."""
+
+    log_prior: Callable  # (k,)
+    of_all: Callable  # Log-likelihood of all rows, (k,),
+    of_each: Callable  # and of each row, (k, n).
 
 
-def closing_rows(log_prior, of_all, of_each, particles, is_alive, table, std, support):
+def closing_rows(densities, alive, far, table, std, support):
     """Which of n rows are the only ones under which likely points are impossible, (n,).
 
     Without such a row the posterior reaches further than the particles do, of which no weights of
-    theirs can tell. The points are found by bisection between impossible particles, or places
-    beyond edges of the ``support``, and the possible particles next to them. ``of_all`` takes
-    points (k, d) and returns log-likelihoods of all rows, (k,), and ``of_each`` those of each row,
-    (k, n), as ``table`` has them of the particles ``is_alive``; ``std`` (d,) are units.
+    theirs can tell. The points are found by bisection between particles ``far`` out, which are
+    impossible, or places beyond edges of the ``support``, and the particles ``alive`` next to them.
+    The ``table`` (m, n) has the log-likelihood of each row under these, and ``std`` (d,) are units.
     """
-    alive, far, closing = particles[is_alive], particles[~is_alive], np.zeros(table.shape[1], bool)
+    log_prior, of_all, of_each = densities
+    closing = np.zeros(table.shape[1], bool)
     far = far[len(far) * np.arange(min(len(far), _PAIRS)) // max(min(len(far), _PAIRS), 1)]
     far = np.concatenate([far, *_beyond(alive, support)])
     far = far[log_prior(far) > -np.inf] if len(far) else far

@@ -3,8 +3,7 @@
 import numpy as np
 
 from skpmd.engine import kernel_sums
-from skpmd.engine.particles import effective_sample_size, weights
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import effective_sample_size, squared_distances, systematic, weights
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
 _MAX_SCORED = 1024  # The leave-one-out score is averaged over so many particles, at most,
@@ -44,20 +43,6 @@ def shrink_matrix(covariance, shrinkage):
         return np.eye(d)
     values, vectors = np.linalg.eigh(covariance)
     return (vectors * np.sqrt(np.maximum(1.0 - values, 0.0))) @ vectors.T
-
-
-def squared_distances(points, centres):
-    """Squared Euclidean distances of shape (n, m), by one matrix product.
-
-    Both are centred first: what cancels is then as small as it can be. The squares of the norms are
-    two more columns of the product, which saves two passes through the table.
-    """
-    middle = centres.mean(axis=0)
-    points, centres = points - middle, centres - middle
-    left = [points, np.einsum("ij,ij->i", points, points), np.ones(len(points))]
-    right = [-2.0 * centres, np.ones(len(centres)), np.einsum("ij,ij->i", centres, centres)]
-    table = np.column_stack(left) @ np.column_stack(right).T
-    return np.maximum(table, 0.0, out=table)
 
 
 def _leave_one_out(white, log_w, shrinkage):

@@ -1,19 +1,23 @@
-"""Importance proposals: several densities that particles are drawn from at once.
+"""Importance proposals, skewed ones too: several densities that particles are drawn from at once.
 
 Proposals (Laplace, Gaussian mirror, skewed versions of both, Student tails) are mixed, never
 chosen between: all draws of all rounds are weighted by the one mixture they came from
 (deterministic mixture weights, Owen and Zhou 2000; adaptive rounds, Cornuet et al. 2012). That
 mixture is pi, and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
+Along some axes a proposal may be skewed as the posterior is, by third derivatives and a few slices.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import chdtri, gammaln, ndtr, ndtri, stdtrit
+from scipy.stats import t as student
 from scipy.stats.qmc import Sobol
 
+from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.particles import (
     Particles,
@@ -30,6 +34,11 @@ _LARGEST = 1e100  # No coordinate of a draw is larger.
 _MIN_SHARE, _MIN_SHARES = 0.05, 0.25
 _BITS = 30
 _FURTHEST = 7.0  # No point is further out than this many standard deviations.
+_NODES = np.linspace(-4.0, 4.0, 33)
+_FINE = np.linspace(-4.0, 4.0, 401)
+_MIN_SKEW = 0.1  # Axes with less skewness stay normal.
+_GRID = np.linspace(-2.0, 2.0, 81)  # This is a grid of epsilon of the sinh-arcsinh map.
+_WIDER = 1.04  # A marginal is wider than the slice: of 1.0 to 1.15 this had the best ESS.
 
 
 class Proposal(NamedTuple):
@@ -219,34 +228,6 @@ def mixture_log_density(proposals, shares, theta):
     return _log_mixture(_log_densities(proposals, theta), np.asarray(shares))
 
 
-class StudentMixture:
-    """Independent draws, many times, from proposals with Student tails and no skewed axes."""
-
-    def __init__(self, parts, shares):
-        self._shares, d = shares, len(parts[0].mean)
-        self._df = np.array([one.df for one in parts])
-        self._means = np.stack([one.mean for one in parts])
-        self._factors = np.stack([one.factor for one in parts])
-        self._inverses = np.linalg.inv(self._factors)
-        self._terms = np.log(shares) - np.linalg.slogdet(self._factors)[1]
-        self._terms += gammaln(0.5 * (self._df + d)) - gammaln(0.5 * self._df)
-        self._terms -= 0.5 * d * np.log(self._df * np.pi)
-
-    def draws(self, n, rng):
-        """Independent draws (n, d)."""
-        which = rng.choice(len(self._shares), n, p=self._shares)
-        z = rng.standard_normal((n, self._means.shape[1]))
-        z /= np.sqrt(rng.chisquare(self._df[which]) / self._df[which])[:, None]
-        return self._means[which] + (self._factors[which] @ z[:, :, None])[:, :, 0]
-
-    def log_density(self, theta):
-        """Log density at points (n, d), shape (n,)."""
-        white = (theta - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
-        of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
-        terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
-        return np.logaddexp.reduce(terms, axis=1)
-
-
 def _draw_each(proposals, counts, rng):
     """Draws of all proposals, from successive parts of one sequence of uniform points."""
     pairs = np.asarray(counts) // 2
@@ -370,3 +351,85 @@ def student_from_normal(df):
 
 
 _AXIS_STUDENT = student_from_normal(AXIS_DF)
+
+
+# ------------------------------------------------------------------- skewness
+@phase("skewness along axes")
+def skewed(gaussian, model, log_joint, batches, b=1.0):
+    """Give a Gaussian the skewness and the scale of the posterior along its most skewed axes.
+
+    The model names the axes, by ``skew_axes(mean, chol, batches, b) -> (rotation, skewness)``; the
+    log joint density on a slice along each then gives standard deviation and skewness of that
+    slice, which the sinh-arcsinh map reproduces. The location stays: along skewed axes a slice
+    through the mean is shifted where the marginal is not.
+
+    ``log_joint`` maps theta of shape (m, d) to (m,), and b is the power of the likelihood. Where
+    the posterior has no skewed axis, the `Proposal` has none.
+    """
+    rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
+    axes = np.flatnonzero(np.abs(skewness) > _MIN_SKEW)
+    if not axes.size:
+        return Proposal(gaussian.mean, gaussian.chol)
+    return along(gaussian.mean, gaussian.chol @ rotation, axes, log_joint)
+
+
+def along(mean, factor, axes, log_joint):
+    """A `Proposal` with the scale and the skewness of slices along some columns of a factor."""
+    points = mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
+    values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
+    scale, skewness = _slice_moments(values)
+    return skewed_by(mean, factor, axes, skewness, _WIDER * scale)
+
+
+def skewed_by(mean, factor, axes, skewness, scale=None):
+    """A `Proposal` with these skewnesses and scales (by default 1) along some columns."""
+    scale = np.ones(len(axes)) if scale is None else scale
+    epsilon = np.interp(skewness, _skewness_on_grid(), _GRID)
+    centre, spread, _ = _sinh_arcsinh_moments(epsilon)
+    return Proposal(
+        mean, factor, axes=axes, epsilon=epsilon, scale=scale, centre=centre, spread=spread
+    )
+
+
+def most_skewed(rows, third, max_iter=30):
+    """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
+    rotation, last = np.eye(rows.shape[1]), 0.0
+    for _ in range(max_iter):
+        contracted = rows.T @ (third * (rows @ rotation) ** 2)
+        skewness = (rotation * contracted).sum(axis=0)
+        if skewness @ skewness <= 1.001 * last:
+            break
+        last = skewness @ skewness
+        # The shift keeps axes without skewness where they are: their polar factor would
+        # otherwise be decided by rounding.
+        shift = 0.1 * np.max(skewness**2)
+        left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
+        rotation = left @ right
+    return rotation
+
+
+@cache
+def _skewness_on_grid():
+    return _sinh_arcsinh_moments(_GRID)[2]
+
+
+def _slice_moments(values):
+    """Standard deviation and skewness of densities given by log values at the nodes."""
+    values = np.maximum(values - values.max(axis=1, keepdims=True), -700.0)
+    density = np.exp(CubicSpline(_NODES, values, axis=1)(_FINE))
+    density /= density.sum(axis=1, keepdims=True)
+    centred = _FINE - density @ _FINE[:, None]
+    sd = np.sqrt((density * centred**2).sum(axis=1))
+    return sd, (density * centred**3).sum(axis=1) / sd**3
+
+
+def _sinh_arcsinh_moments(epsilon):
+    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z as in a proposal."""
+    x = np.linspace(-6.0, 6.0, 301)  # The trapezoidal rule in arcsinh(Z) is exact to rounding.
+    density = student.pdf(np.sinh(x), AXIS_DF) * np.cosh(x)
+    density /= density.sum()
+    values = np.sinh(x + np.asarray(epsilon)[:, None])
+    mean = values @ density
+    centred = values - mean[:, None]
+    sd = np.sqrt(centred**2 @ density)
+    return mean, sd, centred**3 @ density / sd**3

@@ -13,8 +13,7 @@ from scipy.special import gammaln
 
 from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix
-from skpmd.engine.particles import log_weights, moments, weights, whitened
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import log_weights, moments, resample, weights, whitened
 
 KERNELS = ("gaussian", "epanechnikov")
 _NODES, _ROUNDS = 7, 20  # Of a match of moments.

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._runtime.call import OutOfTime, current
+from skpmd._runtime.threads import batches_of
 from skpmd.engine import mirror, schedules
 from skpmd.engine.mirror import Settings
-from skpmd.engine.particles import Particles, equally_weighted, weights
+from skpmd.engine.particles import Particles, equally_weighted, resample, weights
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
-from skpmd.engine.resampling import resample
 from skpmd.engine.reweight import MAX_ROUNDS, reweighting
-from skpmd.engine.sums import batches_of
+from skpmd.engine.schedules import Schedule
 
 
 class Options(NamedTuple):
@@ -32,14 +32,8 @@ class Options(NamedTuple):
 
     n_particles: int = 1000
     max_iter: int = 5
-    step_schedule: str = "power"
-    step_size: float = 1.0
-    step_offset: float | str = "auto"
-    step_decay: float = 1.0
-    step_constant: float | str = "auto"
+    schedule: Schedule = Schedule()
     sampling: str = "epoch"
-    particle_growth: float | str | None = None
-    max_particles: int | None = None
     final_particles: int | None = None
     average: bool = False
     reweight: bool = True
@@ -66,12 +60,36 @@ class FullBatch(NamedTuple):
     resume: Any = None
 
 
+class Method(NamedTuple):
+    """What a family has in the place of the loop's own step sizes and of its finish."""
+
+    # ``step_sizes(t, size, seen, m, d) -> (a, b)`` are the coefficients of step t on a batch of
+    # ``size`` weighted rows, ``seen`` of them so far; by default they are those of the schedule.
+    step_sizes: Any = None
+    # ``after_pass(particles, iteration, rng, memory) -> (particles, stop, memory)`` is called after
+    # each pass, with a memory as in `FullBatch`; it may have a ``resume``.
+    after_pass: Any = None
+    # Iterations that follow the passes, in place of the reweighting that the options ask for.
+    full_batch: FullBatch | None = None
+
+
+class Findings(NamedTuple):
+    """What a method says of its own result."""
+
+    # Of importance proposals on the posterior mean, in standard errors.
+    disagreement: float | None = None
+    n_left_out: int = 0  # Modes that a search has found and that have no particles.
+    reasons: tuple = ()  # What else speaks against the result, in words.
+    no_evidence: str = ""  # Why there is no log evidence, where nothing else tells.
+    notes: dict = {}  # What else is to be shown among the diagnostics.
+
+
 class Outcome(NamedTuple):
     """A complete state of an inference method."""
 
     particles: Particles  # q.
     # A record of each step: of all steps once `drive` has returned, of the new ones before.
-    infos: list
+    infos: list = []
     # Whether the particles have been weighed by the posterior on all data.
     reweighted: bool = False
     # Whether Ctrl-C ended it; the particles are then those of the last complete state.
@@ -80,18 +98,17 @@ class Outcome(NamedTuple):
     converged: bool = False  # Whether full-batch iterations have converged.
     chains: Any = None  # Of Hamiltonian moves, where the particles come from them.
     pair: np.ndarray | None = None  # (m,) int: Antithetic pairs of weighted draws.
-    # Of importance proposals on the posterior mean, in standard errors.
-    disagreement: float | None = None
-    n_left_out: int = 0  # Modes that a search has found and that have no particles.
-    reasons: tuple = ()  # What else speaks against it, in words.
     # Log marginal likelihood and its standard error, where the method adds it up by itself.
-    log_evidence: float | None = None
-    log_evidence_se: float | None = None
+    evidence: tuple | None = None
     # Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray | None = None
     # Edges of the posterior, (d,) each, where the rows set some and the method knows them.
     support: tuple | None = None
-    notes: dict = {}  # What else the method reports, to be shown among the diagnostics.
+    findings: Findings = Findings()
+
+    def with_findings(self, **found):
+        """The same with other entries of its `Findings`."""
+        return self._replace(findings=self.findings._replace(**found))
 
     @property
     def ended_early(self):
@@ -118,6 +135,7 @@ class Stage(NamedTuple):
     out_of_time: bool = False
 
 
+DEFAULT = Method()
 _checkpoint = ContextVar("checkpoint of a fit by skpmd", default=None)
 # What is part of the iteration of a method is done again with it, and a search, which no `drive`
 # runs, from its beginning.
@@ -220,61 +238,57 @@ def drive(outcomes, report=silent, what="the fit"):
     return last._replace(infos=infos)
 
 
-def run(
-    model, rows, start, options, rng, report=silent, *,
-    step_sizes=None, after_pass=None, full_batch=None, error_terms=NO_ERROR,
-):  # fmt: skip
+def run(model, rows, start, options, rng, report=silent, method=DEFAULT):
     """Stochastic mirror steps over passes through the data, then a finish on all of them.
 
     ``rows`` has ``total``, ``n_batches``, ``one_pass(sampling, rng)`` and ``whole()``. ``start`` is
-    q before the first step. Where that is not the prior, ``error_terms``, of shape (r, 3) or
-    (1, 3), is what rejuvenations had lost by then. ``report`` receives the `StepInfo` of each step.
-
-    ``step_sizes(t, size, seen, m, d) -> (a, b)`` are the coefficients of step t on a batch of
-    ``size`` weighted rows, ``seen`` of them so far; by default they are those of the schedule that
-    the options name. ``after_pass(particles, iteration, rng, memory) ->
-    (particles, stop, memory)`` is called after each pass, with a memory as in `FullBatch`; it may
-    have a ``resume``. With ``full_batch`` iterations on all data follow the passes, in place of the
-    reweighting that the options ask for.
+    q before the first step, and ``method`` a `Method`. ``report`` receives the `StepInfo` of each
+    step.
 
     Returns the final `Outcome`, with the records of all steps.
     """
+    return drive(states_of_fit(model, rows, Outcome(start), options, rng, method), report)
+
+
+def states_of_fit(model, rows, start, options, rng, method=DEFAULT):
+    """The states of such a fit, for `drive`, from an `Outcome` on.
+
+    Where that does not have the prior, its ``error_terms`` are what rejuvenations had lost by then.
+    """
     if options.average and model.has_block:
         raise ValueError("average=True is not available for models with a conjugate block.")
-    # A fit that ends reweighted does not ask what rejuvenations have lost on the way.
-    accounts = not options.reweight and full_batch is None
-    observer = RejuvenationErrors(model.monitored, error_terms) if accounts else None
-    sizes = step_sizes or schedules.scheduled(model, rows, start, options)
-    states = _fit(model, rows, start, options, rng, sizes, after_pass, full_batch, observer)
-    return drive(states, report)
+    outcome, power, full_batch = start, options.power, method.full_batch
+    observer = None  # A fit that ends reweighted does not ask what rejuvenations have lost.
+    if not options.reweight and full_batch is None:
+        known = NO_ERROR if start.error_terms is None else start.error_terms
+        observer = RejuvenationErrors(model.monitored, known)
+    if method.step_sizes is None and options.max_iter:
+        sizes = schedules.scheduled(model, rows, start.particles, options.schedule, power)
+        method = method._replace(step_sizes=sizes)
+
+    def passes(at):
+        at = _Position(start.particles, []) if at is None else at
+        return _stochastic(at, model, rows, options, rng, method, observer)
+
+    for outcome in resumable(passes, rng):
+        yield outcome
+    particles, settings = outcome.particles, options.settings
+    if full_batch is not None:
+        coefficients = 1.0, power
+        yield from full_batch_iterations(
+            particles, model, rows.whole(), coefficients, settings, rng, full_batch
+        )
+    elif options.reweight:
+        m = options.final_particles or len(particles.theta)
+        rounds = reweighting(particles, model, rows.whole(), power, settings, rng, m)
+        for particles, info in rounds:
+            yield Outcome(particles, [info], reweighted=True)
 
 
 def n_steps(options, rows, full_batch=None):
     """How many steps `run` takes, at most."""
     last = options.reweight * (1 + MAX_ROUNDS) if full_batch is None else full_batch.max_iter
     return options.max_iter * rows.n_batches + last
-
-
-def _fit(model, rows, start, options, rng, step_sizes, after_pass, full_batch, observer):
-    """The states of a fit."""
-    outcome = Outcome(start, [])
-
-    def passes(at):
-        at = _Position(start, []) if at is None else at
-        return _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer)
-
-    for outcome in resumable(passes, rng):
-        yield outcome
-    particles, power = outcome.particles, options.power
-    if full_batch is not None:
-        yield from full_batch_iterations(
-            particles, model, rows.whole(), 1.0, power, options.settings, rng, full_batch
-        )
-    elif options.reweight:
-        m = options.final_particles or len(particles.theta)
-        rounds = reweighting(particles, model, rows.whole(), power, options.settings, rng, m)
-        for particles, info in rounds:
-            yield Outcome(particles, [info], reweighted=True)
 
 
 class _Position(NamedTuple):
@@ -295,11 +309,12 @@ class _Position(NamedTuple):
         return Outcome(self.particles, list(infos), error_terms=self.error_terms)
 
 
-def _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer):
+def _stochastic(at, model, rows, options, rng, method, observer):
     """The states after stochastic mirror steps; the last one is the averaged iterate, if asked.
 
     Beside those after a pass stands the `_Position` to go on from.
     """
+    after_pass = method.after_pass
     if at.iteration:
         if observer is not None:
             observer = RejuvenationErrors(model.monitored, at.error_terms)
@@ -307,7 +322,7 @@ def _stochastic(at, model, rows, options, rng, step_sizes, after_pass, observer)
             after_pass.resume(at.memory)
         yield at.outcome(at.infos), None
     while at.iteration < options.max_iter and not at.done:
-        for after in _one_pass(model, rows, at, options, rng, step_sizes, observer):
+        for after in _one_pass(model, rows, at, options, rng, method.step_sizes, observer):
             at = after
             yield at.outcome(at.infos[-1:]), None
         if after_pass is not None:
@@ -337,8 +352,9 @@ def _one_pass(model, rows, at, options, rng, step_sizes, observer):
         a, b = step_sizes(t, size, seen, len(particles.theta), d)
         m = _n_particles(options, t, d)
         particles, info = mirror.step(
-            particles, model, batches_of(batch), a, b, settings, rng, m, observer=observer
-        )
+            particles, model, batches_of(batch), a, b, settings, rng,
+            rejuvenation=mirror.Rejuvenation(n_particles=m, observer=observer),
+        )  # fmt: skip
         at.infos.append(info._replace(rejuvenations=info.rejuvenations + fresh))
         fresh, average = 0, at.average
         if options.average:
@@ -348,12 +364,13 @@ def _one_pass(model, rows, at, options, rng, step_sizes, observer):
         yield at
 
 
-def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch):
+def full_batch_iterations(base, model, batches, coefficients, settings, rng, full_batch):
     """Steps of coefficients (a, b) from one base, local variables under the iterate before.
 
     At a = 1 the base is forgotten, and each iterate follows from the one before. In a stream
     (a < 1) every iterate is the base and the new rows. Yields the `Outcome` of each iteration.
     """
+    a, b = coefficients
 
     def states(at):
         last, infos, t, converged, memory = (base, [], 0, False, None) if at is None else at
@@ -373,10 +390,9 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
 
 
 def _n_particles(options, t, d):
-    ceiling = options.max_particles or 10 * options.n_particles
-    return schedules.n_particles_at(
-        t, options.n_particles, options.particle_growth, ceiling, d, options.settings.smoothness
-    )
+    start, growth = options.n_particles, options.schedule.particle_growth
+    ceiling = options.schedule.max_particles or 10 * start
+    return schedules.n_particles_at(t, start, growth, ceiling, d, options.schedule.smoothness)
 
 
 class Average(NamedTuple):

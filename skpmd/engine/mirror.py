@@ -11,16 +11,16 @@ A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on
 
 import operator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skpmd._runtime.call import tick
-from skpmd._runtime.threads import in_order
+from skpmd._runtime.threads import summed, total
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
-from skpmd.engine.sums import total
+from skpmd.engine.rejuvenation_error import RejuvenationErrors
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 
@@ -60,68 +60,72 @@ class StepInfo(NamedTuple):
     extra: dict = {}  # What the model or the rejuvenation records of the step.
 
 
+class Rejuvenation(NamedTuple):
+    """How a step rejuvenates its particles, where its settings ask for that."""
+
+    # A strategy: draws from the kernel density estimate of q
+    # (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the
+    # outcome (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov
+    # chains that leave q as it is, along gradients (`skpmd.engine.smc.MarkovMoves`) or by values
+    # alone (`skpmd.proposals.ensemble_moves.EnsembleMoves`), which follow each segment.
+    strategy: Any = rejuvenate_by_kernels
+    # There are so many particles from the next one on; by default as many as there are.
+    n_particles: int | None = None
+    # Whether the particles are rejuvenated first in any case, with the defensive component.
+    first: bool = False
+    observer: RejuvenationErrors | None = None  # Keeps account of what is lost.
+
+
+BY_KERNELS = Rejuvenation()
+
+
 class Way(NamedTuple):
-    """How far a step has come that is taken in segments."""
+    """A step of coefficients (a, b), or how far one has come that is taken in segments."""
 
     particles: Particles
-    info: StepInfo
     # The coefficients of what is left of it.
     a: float
     b: float
-    done: float  # The share that has been taken.
-    known: np.ndarray | None  # (m,): The log-likelihood of the particles, where it is.
+    known: np.ndarray | None = None  # (m,): The log-likelihood of the particles, where it is.
+    done: float = 0.0  # The share that has been taken,
+    info: StepInfo | None = None  # and what has happened in it.
 
 
-def step(particles, model, batches, a, b, settings, rng, n_particles=None, **options):
+def step(particles, model, batches, a, b, settings, rng, **options):
     """Move q by one step of coefficients (a, b) on some data.
 
     The batches are summed over: one minibatch, or all data in pieces that fit in memory. The
     coefficient a is that of the prior part, b that of their log-likelihood. The settings say when
-    the step is split and the particles are rejuvenated, and how; from the next rejuvenation on
-    there are ``n_particles`` of them, by default as many as there are. The options are those of
-    `segments`.
+    the step is split and the particles are rejuvenated; the options are those of `segments`.
 
     Returns q after the step, and what happened as a `StepInfo`.
     """
-    *_, last = segments(particles, model, batches, a, b, settings, rng, n_particles, **options)
+    *_, last = segments(Way(particles, a, b), model, batches, settings, rng, **options)
     return last[:2]
 
 
-def segments(
-    particles, model, batches, a, b, settings, rng, n_particles=None, *,
-    rejuvenate=rejuvenate_by_kernels, rejuvenate_first=False, current=None, observer=None,
-    known=None, at=None,
-):  # fmt: skip
+def segments(way, model, batches, settings, rng, rejuvenation=BY_KERNELS, current=None):
     """The segments of a step one by one, as far each as the effective sample size lets it go.
 
-    Positional arguments are as of `step`.
-
-    ``rejuvenate`` is a strategy of rejuvenation: draws from the kernel density estimate of q
-    (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the outcome
-    (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov chains that
-    leave q as it is, along gradients (`skpmd.engine.smc.MarkovMoves`) or by values alone
-    (`skpmd.proposals.ensemble_moves.EnsembleMoves`), which follow each segment.
-
-    With ``rejuvenate_first`` the particles are rejuvenated first in any case, with the defensive
-    component. ``current`` is the block under which local variables of the rows are taken, by
-    default the particles' own. An ``observer``, of `RejuvenationErrors`, keeps account of what
-    rejuvenations lose. The log-likelihood of the particles is asked for unless it is ``known``.
+    ``way`` is the whole step, or, without an observer, where one has come to that has been begun
+    with the same arguments. ``current`` is the block under which local variables of the rows are
+    taken, by default the particles' own. The other arguments are as of `step`.
 
     Yields q after each segment, the last of which has taken the whole step, a `StepInfo` of what
-    has happened in the step so far, and a `Way`: ``at`` one of these a step goes on that has been
-    begun with the same arguments and has no observer.
+    has happened in the step so far, and the `Way` that is left.
     """
-    whole, first, done = (a, b), None, 0.0
+    particles, a, b, known, done, info = way
+    rejuvenate, n_particles, at_first, observer = rejuvenation
+    whole, first = (a, b), None
     substeps = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
     follows = getattr(rejuvenate, "follows", False)
-    due = rejuvenate_first or _is_due(particles, settings)
-    defensive, fraction = DEFENSIVE_SHARE if rejuvenate_first else 0.0, 0.0
-    if at is not None:
-        particles, info, a, b, done, known = at
-        first, substeps, bandwidth = info.fraction, info.substeps, info.bandwidth
+    due = at_first or _is_due(particles, settings)
+    defensive, fraction = DEFENSIVE_SHARE if at_first else 0.0, done
+    if info is not None:
+        whole, first = (info.a, info.b), info.fraction
+        substeps, bandwidth = info.substeps, info.bandwidth
         rejuvenations, due, defensive = info.rejuvenations, not follows, DEFENSIVE_SHARE
-        fraction = done
     while fraction < 1.0:
         tick()
         if due:
@@ -159,7 +163,7 @@ def segments(
             *whole, first, substeps, bound_hit, rejuvenations, bandwidth, ess, len(particles.theta),
             *errors, extra,
         )  # fmt: skip
-        yield particles, info, Way(particles, info, a, b, done, known)
+        yield particles, info, Way(particles, a, b, known, done, info)
 
 
 def remainder(a, b, fraction):
@@ -179,17 +183,6 @@ def log_likelihood(model, theta, batches):
 
 def _log_likelihood(model, theta, batches):
     return summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
-
-
-def summed(of, batches, plus, **how):
-    """The sum over batches, with ``plus(one, other)``; 0 without any.
-
-    Batches may be made one by one, and not fit in memory together.
-    """
-    so_far = None
-    for part in in_order(of, batches, **how):
-        so_far = part if so_far is None else plus(so_far, part)
-    return 0 if so_far is None else so_far
 
 
 def log_likelihood_inside(model, theta, batches, log_prior):

@@ -28,7 +28,7 @@ Everything else is optional and used where it is offered:
   the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.proposals.hmc`
   then moves particles along it where weights fail;
 * ``gaussian_target`` lets `skpmd.engine.variational` place a Gaussian before any particle is drawn,
-  and ``skew_axes`` lets `skpmd.proposals.sinh_arcsinh` skew it.
+  and ``skew_axes`` lets `skpmd.engine.importance` skew it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,18 @@
-"""Particles drawn from a known density, and the log ratio they carry."""
+"""Particles drawn from a known density, the log ratio they carry, and their weights.
+
+Where all particles carry a whole model each, likelihood weights fall on one of them. Stacking
+weights maximise the log score of the mixture on rows that no particle has been fitted to (Yao et
+al. 2018). They are no posterior weights.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy.linalg import solve_triangular
+from scipy.special import softmax
+
+_MIN_WEIGHT = 1e-300  # By stacking no weight becomes zero.
 
 
 class Particles(NamedTuple):
@@ -72,6 +80,11 @@ def log_weights(log_ratio):
     return relative - log_sum_exp(relative)
 
 
+def equal_log_weights(m):
+    """Log weights of m particles of equal weight."""
+    return np.full(m, -np.log(m))
+
+
 def weights(log_ratio):
     """Normalised weights, linear scale."""
     return np.exp(log_weights(log_ratio))
@@ -88,6 +101,20 @@ def moments(theta, log_ratio):
 def whitened(theta, mean, chol):
     """Points u = chol^-1 (theta - mean), (m, d), of a lower triangular Cholesky factor."""
     return solve_triangular(chol, (theta - mean).T, lower=True).T
+
+
+def squared_distances(points, centres):
+    """Squared Euclidean distances of shape (n, m), by one matrix product.
+
+    Both are centred first: what cancels is then as small as it can be. The squares of the norms are
+    two more columns of the product, which saves two passes through the table.
+    """
+    middle = centres.mean(axis=0)
+    points, centres = points - middle, centres - middle
+    left = [points, np.einsum("ij,ij->i", points, points), np.ones(len(points))]
+    right = [-2.0 * centres, np.ones(len(centres)), np.einsum("ij,ij->i", centres, centres)]
+    table = np.column_stack(left) @ np.column_stack(right).T
+    return np.maximum(table, 0.0, out=table)
 
 
 @njit(cache=True)
@@ -126,3 +153,131 @@ def equally_weighted(model, theta):
     m = len(theta)
     unknown, block = np.full(m, np.nan), np.empty((m, 0))
     return Particles(theta, np.zeros(m), unknown, model.log_prior(theta), block)
+
+
+# ------------------------------------------------------------------- resampling
+# Which ancestors new particles descend from. Unbiased schemes all: E[number of copies of particle
+# i] = n * w_i (Douc, Cappe and Moulines 2005). Noise is drawn in NumPy and handed to the kernel, so
+# that the answer depends on the generator only.
+
+
+def systematic(weights, n, rng):
+    """One uniform, n equally spaced points."""
+    return _invert(weights, (np.arange(n) + rng.random()) / n)
+
+
+def stratified(weights, n, rng):
+    """One uniform in each of n equal strata."""
+    return _invert(weights, (np.arange(n) + rng.random(n)) / n)
+
+
+def multinomial(weights, n, rng):
+    """Independent draws."""
+    return _invert(weights, np.sort(rng.random(n)))
+
+
+def residual(weights, n, rng):
+    """floor(n w_i) copies of each, the rest multinomial on the remainders."""
+    expected = n * weights
+    copies = np.floor(expected * (1.0 + 1e-12)).astype(np.int64)  # 0.9999999999999999 is 1.
+    rest = n - copies.sum()
+    ancestors = np.repeat(np.arange(len(weights)), copies)
+    if rest > 0:
+        remainder = np.maximum(expected - copies, 0.0)
+        extra = multinomial(remainder / remainder.sum(), rest, rng)
+        ancestors = np.sort(np.concatenate([ancestors, extra]))
+    return ancestors
+
+
+SCHEMES = {
+    "systematic": systematic,
+    "stratified": stratified,
+    "residual": residual,
+    "multinomial": multinomial,
+}
+
+
+def resample(scheme, weights, n, rng):
+    """Draw n ancestors by the named scheme: their indices in ascending order, shape (n,), int64.
+
+    The weights, of shape (m,), are normalised; n need not equal m.
+    """
+    return SCHEMES[scheme](weights, n, rng)
+
+
+def random_draws(weights, n, rng):
+    """Systematic ancestors in random order, shape (n,), int64: each of them is a fair draw."""
+    return rng.permutation(systematic(weights, n, rng))
+
+
+@njit(cache=True)
+def _invert(weights, points):
+    """Invert the cumulative weights at ascending points in [0, 1)."""
+    ancestors = np.empty(len(points), np.int64)
+    total = 0.0
+    last = 0  # This is the last particle alive: rounding must not carry a draw past it.
+    for i in range(len(weights)):
+        total += weights[i]
+        if weights[i] > 0.0:
+            last = i
+    index = 0
+    cumulative = weights[0] / total
+    for j in range(len(points)):
+        while points[j] >= cumulative and index < last:
+            index += 1
+            cumulative += weights[index] / total
+        ancestors[j] = index
+    return ancestors
+
+
+# ------------------------------------------------------------------- stacking
+def stacked(
+    log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior_rows=0.0, dtype=np.float32
+):  # fmt: skip
+    """Log weights of the best mixture by expectation-maximisation.
+
+    Each weight is multiplied by its mean responsibility, until the mean log score gains less than
+    ``tol``. ``log_start`` and the log weights returned have the shape (c,) and a sum of exp 1; by
+    default all are equal at the start.
+
+    ``log_density``, of shape (n, c), is that of rows under each particle, or component of one, that
+    does not know them, and ``weight``, (n,), is how often each row counts. ``prior_rows`` speak for
+    the weights at the start: with some, none becomes zero.
+
+    The densities have the given dtype. Responsibilities need no more than float32, and the products
+    are bound by memory; but the score then has a noise of 1e-8, at which weights may still be on
+    their way.
+    """
+    largest = log_density.max(axis=1, keepdims=True)
+    density = (log_density - largest).astype(dtype, copy=False)
+    np.exp(density, out=density)
+    start = np.exp(equal_log_weights(log_density.shape[1]) if log_start is None else log_start)
+    weights, total, last = start, weight.sum(), -np.inf
+    for _ in range(max_iter):
+        mixed = np.maximum(density @ weights.astype(dtype), 1e-30)
+        score = weight @ np.log(mixed.astype(np.float64)) / total
+        if score - last < tol:
+            break
+        gain = density.T @ (weight / mixed).astype(dtype)
+        weights = (weights * gain + prior_rows * start) / (total + prior_rows)
+        weights, last = weights / weights.sum(), score
+    return np.log(np.maximum(weights, _MIN_WEIGHT))
+
+
+def stacking_step(log_weights, log_density, weight, n_before):
+    """Log weights (m,) after new rows that no particle has been fitted to yet.
+
+    w <- (1 - g) w + g * mean responsibility of each particle for the rows, g the share of these
+    rows among all that have been scored. To first order that is a mirror step on the log score of
+    the mixture.
+
+    The log weights before have a sum of exp 1 and come from ``n_before`` weighted rows.
+    ``log_density``, of shape (m, n), is that of the new rows under each particle, and ``weight``,
+    (n,), is how often each row counts.
+    """
+    total = weight.sum()
+    gamma = total / (n_before + total)
+    joint = log_weights[:, None] + log_density
+    responsibility = softmax(joint, axis=0) @ weight / total
+    responsibility = np.maximum(responsibility, _MIN_WEIGHT)
+    return np.log((1.0 - gamma) * np.exp(log_weights) + gamma * responsibility)

@@ -4,8 +4,7 @@ import numpy as np
 
 from skpmd.engine import kde
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.particles import Particles, Rejuvenated
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import Particles, Rejuvenated, resample
 
 DEFENSIVE_SHARE = 0.05  # This share of the particles is defensive in a substep and in reweighting.
 _DEFENSIVE_DF = 5.0

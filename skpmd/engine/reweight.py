@@ -33,6 +33,7 @@ def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
     n_particles = len(particles.theta) if n_particles is None else n_particles
     in_place = settings.rejuvenation == "never" or _is_known(particles, settings, n_particles)
     settings = settings._replace(kernel="gaussian")
+    anew = mirror.Rejuvenation(n_particles=n_particles, first=True)
     best, best_ess = None, -np.inf
     if in_place:
         still = settings._replace(rejuvenation="never")
@@ -43,7 +44,7 @@ def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
             return
     for _ in range(MAX_ROUNDS):
         particles, info = mirror.step(
-            particles, model, batches, 1.0, b, settings, rng, n_particles, rejuvenate_first=True
+            particles, model, batches, 1.0, b, settings, rng, rejuvenation=anew
         )
         if info.ess > best_ess:
             best, best_ess = particles, info.ess

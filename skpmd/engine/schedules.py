@@ -7,35 +7,39 @@ import numpy as np
 from skpmd.engine.mirror import log_likelihood
 
 
-class StepSchedule(NamedTuple):
-    """Which rule gives gamma_t, and its constants."""
+class Schedule(NamedTuple):
+    """What changes from step to step: which rule gives gamma_t, which m_t, and their constants.
+
+    The fields have the names of an estimator's parameters.
+    """
 
     # {"power", "rows", "theorem6"}: ``"power"``: eta / (n0 + t^kappa), capped at 1; the paper's
     # eta/t, eta/(n0 + sqrt(t)) and eta/(n0 + t^kappa) are settings of it. ``"rows"``: exact
     # averaging, the share of the batch among all rows visited so far, times eta, capped at 1.
     # ``"theorem6"``: min(2/(t+1), c * m_t^(-beta / (d + 2 beta))).
-    rule: str
-    # eta, n0 and kappa.
-    eta: float
-    offset: float
-    decay: float
-    constant: float = np.inf  # c = Delta / M of Theorem 6.
-    smoothness: float = 1.0  # beta of Theorem 6.
+    step_schedule: str = "power"
+    step_size: float = 1.0  # eta.
+    step_offset: float | str = "auto"  # n0, by default the number of batches of a pass.
+    step_decay: float = 1.0  # kappa.
+    step_constant: float | str = "auto"  # c = Delta / M of Theorem 6, by default an estimate.
+    smoothness: float = 1.0  # beta of Theorem 6, and of the number of particles after it.
+    particle_growth: float | str | None = None  # See `n_particles_at`.
+    max_particles: int | None = None  # By default ten times the number at the start.
 
 
 def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
-    """gamma_t in (0, 1] for t = 1, 2, ...
+    """gamma_t in (0, 1] for t = 1, 2, ... by a schedule without ``"auto"``.
 
     ``batch_rows`` counts the weighted rows in this batch, ``rows_seen`` those in all batches up to
     and including it; ``n_particles`` is m_t.
     """
-    if schedule.rule == "rows":
-        return min(1.0, schedule.eta * batch_rows / rows_seen)
-    if schedule.rule == "theorem6":
+    if schedule.step_schedule == "rows":
+        return min(1.0, schedule.step_size * batch_rows / rows_seen)
+    if schedule.step_schedule == "theorem6":
         beta = schedule.smoothness
-        bound = schedule.constant * n_particles ** (-beta / (d + 2 * beta))
+        bound = schedule.step_constant * n_particles ** (-beta / (d + 2 * beta))
         return min(1.0, 2.0 / (t + 1), bound)
-    return min(1.0, schedule.eta / (schedule.offset + t**schedule.decay))
+    return min(1.0, schedule.step_size / (schedule.step_offset + t**schedule.step_decay))
 
 
 def theorem6_constant(particles, model, batches, scale):
@@ -76,25 +80,18 @@ def n_particles_at(t, start, growth, ceiling, d, smoothness):
     return int(min(ceiling, size))
 
 
-def scheduled(model, rows, start, options):
-    """Coefficients by the schedule of step sizes that the options name."""
-    offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
-    constant = options.step_constant
-    if constant == "auto":
+def scheduled(model, rows, start, schedule, power):
+    """Coefficients by a schedule, with the likelihood to a power."""
+    if schedule.step_offset == "auto":
+        schedule = schedule._replace(step_offset=rows.n_batches)
+    if schedule.step_constant == "auto":
         constant = np.inf
-        if options.step_schedule == "theorem6":
-            constant = theorem6_constant(start, model, rows.whole(), options.power)
-    schedule = StepSchedule(
-        options.step_schedule,
-        options.step_size,
-        offset,
-        options.step_decay,
-        constant,
-        options.settings.smoothness,
-    )
+        if schedule.step_schedule == "theorem6":
+            constant = theorem6_constant(start, model, rows.whole(), power)
+        schedule = schedule._replace(step_constant=constant)
 
     def step_sizes(t, size, seen, m, d):
         gamma = step_size(schedule, t, size, seen, m, d)
-        return gamma, options.power * gamma * rows.total / size
+        return gamma, power * gamma * rows.total / size
 
     return step_sizes

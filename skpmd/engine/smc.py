@@ -8,8 +8,9 @@ Markov chain that leaves the density of that power as it is (sequential Monte Ca
 Moral, Doucet and Jasra 2006). The product of the increments estimates the evidence.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,31 +18,40 @@ from skpmd._runtime.call import counted
 from skpmd._runtime.threads import by_rows
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.metropolis import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
     Particles,
     Rejuvenated,
     equally_weighted,
     log_sum_exp,
+    resample,
     weights,
 )
-from skpmd.engine.resampling import resample
 from skpmd.engine.triangular import ends_of, solve_lower, solve_transposed, times_transposed
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
 _SPREAD = 0.5  # The log step size varies by this from one move to the next.
-_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
 _MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
 _MAX_STAGES = 1000
 _PART = 256  # A thread takes so many particles at least.
 
 
-def tempering(
-    model, batches, n_particles, rng, *, initial=None, start=None, before=(),
-    ess_threshold=0.5, scheme="systematic",
-):  # fmt: skip
+class Start(NamedTuple):
+    """Where tempering starts from, if not from the prior of the model itself."""
+
+    # The prior of another model, which leads to a posterior from nearer by.
+    initial: Any = None
+    theta: np.ndarray | None = None  # (m, d): Or equally weighted draws of a posterior,
+    before: Sequence = ()  # and the batches that it is given.
+
+
+FROM_PRIOR, BY_DEFAULT = Start(), mirror.Settings()
+
+
+def tempering(model, batches, n_particles, rng, start=FROM_PRIOR, settings=BY_DEFAULT):
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
     The model offers ``local(theta, batches)``: the log joint density given all batches, shape (m,),
@@ -52,38 +62,36 @@ def tempering(
     equal regions: the first spreads them over all, moves take place anywhere, and the second takes
     them back. Neither changes the measure.
 
-    Particles start from the prior of ``initial`` where there is one, and not from the model's own.
-    The model then offers ``between(initial, share)``, a model whose ``local`` has the prior to the
-    power of the share, times that of the initial one to the rest, up to a constant. Or they start
-    from ``start``, equally weighted draws (m, d) of the posterior given the data ``before``, which
-    are left behind where ``batches`` do not hold them too.
+    Where the `Start` has an ``initial`` model, the model offers ``between(initial, share)``, a
+    model whose ``local`` has the prior to the power of the share, times that of the initial one to
+    the rest, up to a constant. The data ``before`` are left behind where ``batches`` do not hold
+    them too.
 
-    In a segment the share ``ess_threshold`` of the particles stays effective. Each segment yields
-    equally weighted draws (their density is not known: ``log_pi`` is nan), and the evidence so far
-    relative to that of the start, with a standard error that counts particles as an autoregressive
-    chain of the rank correlation that the moves before them have left. The
-    ``extra`` of a record holds the ``power`` of the likelihood, ``log_increment`` of the log
-    evidence, and ``n_moves``, ``acceptance`` and ``correlation`` of the moves.
+    Of the settings count ``ess_threshold``, the share of the particles that stays effective in a
+    segment, and ``resampling``. Each segment yields equally weighted draws (their density is not
+    known: ``log_pi`` is nan), and the evidence so far relative to that of the start, with a
+    standard error that counts particles as an autoregressive chain of the rank correlation that
+    the moves before them have left. The ``extra`` of a record holds the ``power`` of the
+    likelihood, ``log_increment`` of the log evidence, and ``n_moves``, ``acceptance`` and
+    ``correlation`` of the moves.
     """
-    first = model if initial is None else initial
-    theta = first.sample_prior(rng, n_particles) if start is None else start
+    first = model if start.initial is None else start.initial
+    theta = first.sample_prior(rng, n_particles) if start.theta is None else start.theta
     theta = np.ascontiguousarray(theta, dtype=np.float64)
-    moves = MarkovMoves(first, batches, before, scheme)
+    moves = MarkovMoves(first, batches, start.before)
     log_pi = moves.log_start(theta)
     particles = Particles(
         theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), np.empty((len(theta), 0))
     )
-    settings = mirror.Settings(ess_threshold=ess_threshold, max_substeps=_MAX_STAGES)
+    settings = settings._replace(rejuvenation="ess", max_substeps=_MAX_STAGES)
+    rejuvenation = mirror.Rejuvenation(moves, n_particles)
 
     def states(at):
         if at is not None:
             moves.log_step = at.log_step
             yield at.outcome(model, at.infos), None
-        at = _Tempered(None, []) if at is None else at
-        for _, info, way in mirror.segments(
-            particles, model, batches, 1.0, 1.0, settings, rng, n_particles, rejuvenate=moves,
-            at=at.way,
-        ):  # fmt: skip
+        at = _Tempered(mirror.Way(particles, 1.0, 1.0), []) if at is None else at
+        for _, info, way in mirror.segments(at.way, model, batches, settings, rng, rejuvenation):
             more = variance_of_increment(moves.n_before, info.ess, at.correlation)
             at = _Tempered(
                 way=way,
@@ -101,7 +109,7 @@ def tempering(
 class _Tempered(NamedTuple):
     """How far tempering has come."""
 
-    way: mirror.Way | None
+    way: mirror.Way
     infos: list  # Records of all segments so far.
     log_step: float | None = None  # Of the moves.
     log_evidence: float = 0.0
@@ -114,19 +122,8 @@ class _Tempered(NamedTuple):
             equally_weighted(model, self.way.particles.theta),
             infos,
             converged=self.way.done == 1.0,
-            log_evidence=float(self.log_evidence),
-            log_evidence_se=float(np.sqrt(self.variance)),
+            evidence=(float(self.log_evidence), float(np.sqrt(self.variance))),
         )
-
-
-def variance_of_increment(m, ess, correlation):
-    """Variance of the log mean weight of m particles of an effective sample size.
-
-    Particles whose moves have left them a ``correlation`` with where they were resampled are worth
-    fewer.
-    """
-    left = min(max(correlation, 0.0), _MAX_CORRELATION)
-    return (m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))
 
 
 class MarkovMoves:
@@ -138,8 +135,8 @@ class MarkovMoves:
 
     follows = True
 
-    def __init__(self, first, batches, before, scheme):
-        self.first, self.batches, self.before, self.scheme = first, batches, before, scheme
+    def __init__(self, first, batches, before):
+        self.first, self.batches, self.before = first, batches, before
         self.log_step, self.n_before = None, 0
 
     def log_start(self, theta):
@@ -153,7 +150,7 @@ class MarkovMoves:
         increment = log_sum_exp(particles.log_ratio) - np.log(m)
         if self.log_step is None:
             self.log_step = np.log(_FIRST_STEP * particles.theta.shape[1] ** (-1.0 / 6.0))
-        kept = resample(self.scheme, weights(particles.log_ratio), n_particles, rng)
+        kept = resample(settings.resampling, weights(particles.log_ratio), n_particles, rng)
         target = _scaled(self.before, 1.0 - done) + _scaled(self.batches, done)
         now = model if model is self.first else model.between(self.first, done)
         theta = particles.theta[kept]
@@ -246,17 +243,3 @@ def _noise_back(first, step, theta, *new):
 
 def _log_det(root, diagonal):
     return np.log(root[:, diagonal]).sum(axis=1)
-
-
-def ranks(values):
-    """Ranks along the last axis, less their mean; equal values get different ones.
-
-    SciPy's take six times as long, for they share ranks among equal values; a tenth of a fit.
-    """
-    order = np.argsort(np.argsort(values, axis=-1), axis=-1)
-    return order - 0.5 * (order.shape[-1] - 1)
-
-
-def rank_correlation(first, second):
-    """Spearman's correlation along the last axis of `ranks`: tails do not speak for all."""
-    return (first * second).sum(axis=-1) / (first**2).sum(axis=-1)

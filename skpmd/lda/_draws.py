@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skpmd._runtime.call import phase, tick
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage, drive, resumable
-from skpmd.engine.weighting import uniform
+from skpmd.engine.particles import equal_log_weights
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents, groups_of
 from skpmd.lda._relabel import arrangement, relabelling
@@ -103,7 +103,7 @@ def drawn(topics, counts, seeds, X, weight):
             own = slice(i * n_draws, (i + 1) * n_draws)
             chains[i].run(length, kept.words[own], kept.totals[own])
             some = Counts(kept.words[own], kept.totals[own], np.zeros(n_draws), 1.0)
-            order = relabelling(several[i], some, uniform(n_draws))
+            order = relabelling(several[i], some, equal_log_weights(n_draws))
             kept.words[own] = np.take_along_axis(some.words, order[:, None], axis=2)
             kept.totals[own] = np.take_along_axis(some.totals, order, axis=1)
 

@@ -7,12 +7,10 @@ import numpy as np
 
 from skpmd._base.steps import Records, bar_of_steps
 from skpmd._runtime.call import phase, untimed, write
-from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
+from skpmd.engine.loop import FullBatch, Method, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
-from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import draw_prior, effective_sample_size, equal_log_weights, resample
 from skpmd.engine.schedules import step_size
-from skpmd.engine.weighting import uniform
 from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._averages import perplexity
@@ -78,7 +76,7 @@ def initialise(parameters, X, weight, total, size, rng):
     size = known if total is None else total
     tokens = tokens_of(first, its_weight) * size / (known or 1.0)
     counts = topics.initial_counts(tokens, rng) if tokens else Counts.zeros(m, topics.V, topics.K)
-    block = LDABlock(topics, counts, Scores(uniform(m)), np.zeros(m), size, seeds, priors)
+    block = LDABlock(topics, counts, Scores(equal_log_weights(m)), np.zeros(m), size, seeds, priors)
     return LDAState(block, local_update_of(parameters, X, weight), rng)
 
 
@@ -98,7 +96,8 @@ def fit_topics(parameters, X, weight, rng):
         until_still = drawing is None and is_last
         passes = _n_passes(X) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
-    state = after_steps(parameters, state, X, weight, total, size, stopping, until_still)
+    rows = DocumentRows(X, size, parameters.shuffle, weight)
+    state = after_steps(parameters, state, rows, total, stopping, until_still)
     block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
@@ -169,8 +168,9 @@ def update_stream(parameters, state, X, weight):
         X, weight = with_words(X, weight)
     update = state.update if block.n_visits else local_update_of(parameters, X, weight)
     before = LDAState(block, update, copy.deepcopy(state.rng), state.records)
+    rows = DocumentRows(X, batch_size_of(parameters, total), False, weight)
     with untimed():
-        after = after_steps(one_pass, before, X, weight, total, batch_size_of(parameters, total))
+        after = after_steps(one_pass, before, rows, total)
     if after.interrupted:
         raise KeyboardInterrupt
     return after
@@ -200,25 +200,20 @@ def restorer(counts, indices):
     return restore
 
 
-def after_steps(
-    parameters, state, X, weight, total, batch_size, stopping=None, until_still=False
-):  # fmt: skip
-    """The state after the engine's loop: passes over documents, and full-batch iterations."""
+def after_steps(parameters, state, rows, total, stopping=None, until_still=False):
+    """The state after the engine's loop: passes over `DocumentRows`, and full-batch iterations."""
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
-    rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
     full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
-    outcome = Outcome(start, [])
-    after_pass = _AfterPass(parameters, model, X, weight, stopping, until_still)
+    outcome = Outcome(start)
+    after_pass = _AfterPass(parameters, model, rows, stopping, until_still)
+    sizes = _step_sizes(parameters, state.block, total, rows)
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
-            outcome = run(
-                model, rows, start, options, rng, report, full_batch=full_batch,
-                step_sizes=_step_sizes(parameters, state.block, total, rows),
-                after_pass=after_pass,
-            )  # fmt: skip
+            method = Method(sizes, after_pass, full_batch)
+            outcome = run(model, rows, start, options, rng, report, method)
     return state._replace(
         change=after_pass.change,
         block=outcome.particles.block,
@@ -292,8 +287,8 @@ def moved(before, block):
 class _AfterPass:
     """What follows each pass: resampling, and the scores that may end the passes."""
 
-    def __init__(self, parameters, model, X, weight, stopping, until_still):
-        self._parameters, self._model, self._rows = parameters, model, (X, weight)
+    def __init__(self, parameters, model, rows, stopping, until_still):
+        self._parameters, self._model, self._rows = parameters, model, (rows.data, rows.weight)
         self._stopping, self._until_still = stopping, until_still
         self.change = None  # Of the topics in the last pass, in standard deviations; None of one.
 

@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from skpmd._base.merging import check_total, refuse_copies
 from skpmd._base.steps import Records
 from skpmd.engine.particles import log_weights
-from skpmd.lda._documents import total_of
+from skpmd.lda._documents import DocumentRows, total_of
 from skpmd.lda._fit import LDAState, after_steps
 from skpmd.lda._parameters import batch_size_of
 from skpmd.lda._relabel import matches
@@ -51,7 +51,8 @@ def refined(parameters, state, X, weight):
     check_total(total, state.block.n_documents_seen)
     steps = parameters._replace(max_iter=0, max_full_iter=_MAX_FULL_ITER, evaluate_every=0)
     size = batch_size_of(parameters, float(X.shape[0]))
-    after = after_steps(steps, state, X, weight, total, size)
+    rows = DocumentRows(X, size, parameters.shuffle, weight)
+    after = after_steps(steps, state, rows, total)
     if after.interrupted:
         raise KeyboardInterrupt
     method = f"{_MAX_FULL_ITER} iterations over all documents from the {state.merged['method']}"

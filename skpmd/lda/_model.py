@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import weighting
 from skpmd.engine.model import Model
+from skpmd.engine.particles import equal_log_weights, log_weights
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._documents import tokens_of
 from skpmd.lda._relabel import arrangement
@@ -54,8 +54,8 @@ class LDABlock(NamedTuple):
         if source == "stacking":
             return self.scores.log_weights
         if source == "uniform":
-            return weighting.uniform(self.topics.m)
-        return weighting.posterior(self.topics.elbo(self.counts) - self.base)
+            return equal_log_weights(self.topics.m)
+        return log_weights(self.topics.elbo(self.counts) - self.base)
 
 
 class LDAStatistics(NamedTuple):

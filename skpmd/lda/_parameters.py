@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd._base.utils import as_floats
 from skpmd._rows.table import group_size
-from skpmd.engine.schedules import StepSchedule
+from skpmd.engine.schedules import Schedule
 from skpmd.lda._documents import tokens_of
 from skpmd.lda._topics import LocalUpdate, Topics
 
@@ -109,4 +109,4 @@ def batch_size_of(parameters, total):
 def schedule_of(parameters):
     """Rule of the step sizes."""
     eta, offset, decay = parameters.step_size, parameters.step_offset, parameters.step_decay
-    return StepSchedule("power", eta, offset, decay)
+    return Schedule("power", eta, offset, decay)

@@ -10,7 +10,7 @@ import numpy as np
 from skpmd._base.utils import as_generator, check_level, check_n_draws
 from skpmd._export import inference_data, library, provenance, refuse_names
 from skpmd._typing import Array, ArrayLike, Frame, RandomState
-from skpmd.engine.resampling import random_draws
+from skpmd.engine.particles import random_draws
 from skpmd.lda._beta_mixtures import mixture_quantiles
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
-from skpmd.engine.weighting import uniform
+from skpmd.engine.particles import equal_log_weights
 
 _PIECE = 1 << 22  # square roots of probabilities that are computed at once
 _TERMS = 1 << 24  # terms of the likelihoods of words under the priors of all topics, at most
@@ -53,7 +53,7 @@ def arrangement(topics, counts, n_documents):
     m, K = topics.m, topics.K
     if _kinds(topics).max() == 0 or not counts.totals.any(axis=1).all():
         return None
-    labels = _matched(topics, counts, uniform(m), np.zeros(K, dtype=int))
+    labels = _matched(topics, counts, equal_log_weights(m), np.zeros(K, dtype=int))
     suits = np.zeros((K, K))
     for i, own in enumerate(labels):
         suits += _log_likelihoods(topics, counts, n_documents, i)[:, own] / m

@@ -1,6 +1,6 @@
 """Weights of topic models by how well they predict documents before they are fitted to them.
 
-Only some documents are scored, for that costs as much as a step. See `skpmd.engine.weighting`.
+Only some documents are scored, for that costs as much as a step. See `skpmd.engine.particles`.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from skpmd._runtime.threads import each
-from skpmd.engine.weighting import stacking_step
+from skpmd.engine.particles import stacking_step
 from skpmd.lda._documents import Documents, tokens_of
 from skpmd.lda._inference import document_elbos
 from skpmd.lda._topics import MIN_DOCUMENTS

@@ -25,6 +25,7 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage
+from skpmd.linear._column_scale import own_particles
 from skpmd.linear._design import gauss_hermite, n_logits, normal_nodes
 from skpmd.linear._kernels_single import (
     LANES,
@@ -32,7 +33,7 @@ from skpmd.linear._kernels_single import (
     average_sigmoids,
     average_softmaxes,
 )
-from skpmd.linear._posterior import logits_at_nodes, moments_of_logits, own_particles
+from skpmd.linear._posterior import logits_at_nodes, moments_of_logits
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
 # ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.

@@ -17,7 +17,8 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.table import is_in_memory, mapped
-from skpmd.engine.sums import total
+from skpmd._runtime.threads import total
+from skpmd.posterior import Posterior
 
 # Columns of a smaller sd, whose sd changes the logit by less than so much under the prior, are
 # warned of where the likelihood still rises by so many of its standard errors.
@@ -367,3 +368,18 @@ def _derivatives(X, y, weight, coefficients, intercepts):
         probability, is_class = softmax(logits, axis=1), y[:, None] == np.arange(len(coefficients))
     parts = is_class - probability, probability * (1.0 - probability)
     return (weight[:, None] * part for part in parts)
+
+
+def own_particles(posterior):
+    """Particles in the units that the posterior was found in."""
+    frame = posterior.frame
+    return posterior.particles if frame is None else frame.outward(posterior.particles)
+
+
+def own_posterior(posterior, units=None):
+    """A `Posterior` in ``units``, by default in those that it was found in."""
+    frame = posterior.frame
+    if frame is None:
+        return posterior
+    theta = own_particles(posterior) if units is None else units.outward(posterior.particles)
+    return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from skpmd._base.options import coordinates_named, posterior_of_prior
-from skpmd.linear._posterior import GaussianPosterior, own_posterior
+from skpmd.linear._column_scale import own_posterior
+from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._priors import NormalPrior, Prior, ShiftedPrior
 from skpmd.proposals import fitted_density
 

@@ -11,13 +11,12 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
-from skpmd._runtime.threads import in_order
+from skpmd._runtime.threads import add_up, are_distributed, in_order, total
+from skpmd.engine.importance import most_skewed
 from skpmd.engine.model import Model
-from skpmd.engine.sums import add_up, are_distributed, total
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
 from skpmd.linear._priors import precision_matrix
-from skpmd.proposals.sinh_arcsinh import most_skewed
 
 _ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
 

@@ -23,14 +23,15 @@ from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._rows.rows import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
+from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
-from skpmd.engine.resampling import systematic
 from skpmd.linear._column_scale import Units, shift_of
 from skpmd.linear._design import n_logits
 from skpmd.linear._make_model import LinearParameters, coefficient_names, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
+_NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
 _N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
 
@@ -160,9 +161,11 @@ def given_earlier(outcome, model, earlier):
     """The `Outcome` of all rows as one of the new rows, whose prior is the earlier posterior."""
     particles, known = outcome.particles, earlier.log_evidence or 0.0
     log_prior = particles.log_prior + model.log_likelihood(particles.theta, earlier.rows) - known
-    return outcome._replace(
-        particles=particles._replace(log_ratio=particles.log_ratio - known, log_prior=log_prior)
-    )
+    particles = particles._replace(log_ratio=particles.log_ratio - known, log_prior=log_prior)
+    outcome = outcome._replace(particles=particles)
+    if earlier.log_evidence is None:
+        outcome = outcome.with_findings(no_evidence=_NO_EVIDENCE)
+    return outcome
 
 
 def joined(shards):
@@ -195,13 +198,6 @@ def _in(units, earlier):
             precision=old.pull_back(by_one.T),
         )  # fmt: skip
     return earlier._replace(rows=rows._replace(X=new.rows(rows.X)), rest=rest)
-
-
-def why_no_evidence(earlier):
-    """Why the evidence of rows that come after earlier ones is not known, "" where it is."""
-    if earlier is None or earlier.log_evidence is not None:
-        return ""
-    return "that of the rows of the earlier posterior, which is the prior, is not known"
 
 
 def rows_for_later(model, rows, power, posterior, prior, earlier):

@@ -97,9 +97,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
 
 def chosen_scale(parameters, rows, n_classes, shift, rng):
-    """`ScaleChoice` that the parameters ask for, given `Rows`; a number spends no randomness."""
-    if not isinstance(parameters.prior_scale, str):
-        return ScaleChoice(parameters.prior_scale)
+    """`ScaleChoice` by the evidence of `Rows`."""
     if parameters.prior == "horseshoe":
         raise ValueError(
             "prior_scale='evidence' is not for prior='horseshoe', which learns its scales "

@@ -26,7 +26,7 @@ from skpmd._base.merging import (
     refuse_rows,
 )
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.results import ParticleResults, results_of
+from skpmd._base.results import ParticleResults, Shown, results_of
 from skpmd._base.steps import first_stream, stream_after
 from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import (
@@ -52,10 +52,11 @@ from skpmd.linear._make_model import (
     PRIORS,
     LinearParameters,
     in_columns,
+    is_mean_field,
     linear_model,
     missing_moments,
 )
-from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
     check_classes,
@@ -488,9 +489,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         features = _check_feature_names_in(self)
         self._warn_unused_prior()
         task = self._task(options, rows, features, classes, rng)
-        axes = {**axes_of(task.model, features, classes), "frame": task.prior.units}
+        axes = axes_of(task.model, features, classes)
         if task.is_mean_field:
-            results = fit_mean_field(task.model, task.rows, 1.0 / self.temperature, **axes)
+            results = fit_mean_field(
+                task.model, task.rows, 1.0 / self.temperature, frame=task.prior.units, **axes
+            )
             stream, n_iter, no_moments = None, results.records.n, None
         else:
             with naming_singular_columns(X):
@@ -664,10 +667,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
         options = self._loop_options()
         outcome, _, remedies = find_posterior(task.model, task.rows, task.parameters, options, rng)
-        what = f"{outcome.notes['method']}, {len(task.rows.data.weight)} rows of {n_merged} shards"
+        method, n = outcome.findings.notes["method"], len(task.rows.data.weight)
+        what = f"{method}, {n} rows of {n_merged} shards"
         what += " and a normal likelihood of their others" * task.is_reduced
-        shown = {"method": what, "n_shards": n_merged, "frame": task.prior.units, **axes}
-        outcome, results = results_of_task(task, outcome, options, shown, remedies)
+        outcome, results = results_of_task(
+            task, outcome, options, axes, remedies, method=what, n_shards=n_merged
+        )
         few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
         state = self._state_of_shards(states, outcome, results, rng, few)
         return state._replace(prior_scale=task.prior.scale, units=task.prior.units)
@@ -677,8 +682,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         shards = shards_of(parameters, states, self.n_features_in_, len(self.classes_))
         outcome, found = merge_densities(shards, n_merged, self.n_particles, rng)
         results = results_of(
-            outcome, temperature=self.temperature, stream=True, frame=states[0].units,
-            merged=density_names(n_merged), **found, **axes,
+            outcome, temperature=self.temperature, stream=True, merged=density_names(n_merged),
+            shown=Shown(frame=states[0].units, **axes), **found,
         )  # fmt: skip
         return self._state_of_shards(states, outcome, results, rng)
 

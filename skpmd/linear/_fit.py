@@ -6,8 +6,8 @@ from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
-from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
-from skpmd.engine.loop import drive, run
+from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
+from skpmd.engine.loop import Outcome, drive, states_of_fit
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
@@ -15,7 +15,6 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.proposals.importance_rounds import importance_rounds
-from skpmd.proposals.sinh_arcsinh import skewed
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
 _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of freedom.
@@ -144,16 +143,17 @@ def _by_steps(model, rows, source, options, rng, last):
     else:
         components, shares = proposal_components(model, rows.whole(), source, options.power)
         start = draw_proposals(model, components, shares, options.n_particles, rng)
+    start = Outcome(start, error_terms=error_terms)
     with bar_of_steps(options, rows) as report:
-        outcome = run(model, rows, start, options, rng, report, error_terms=error_terms)
-    return outcome._replace(notes={"method": f"mirror steps from {name_of(source)}"})
+        outcome = drive(states_of_fit(model, rows, start, options, rng), report)
+    return outcome.with_findings(notes={"method": f"mirror steps from {name_of(source)}"})
 
 
 def _by_moves(model, batches, parameters, options, rng):
     """Hamiltonian moves under a hierarchical prior, as states for `skpmd.engine.loop.drive`."""
     notes = {"method": "Hamiltonian moves from a normal prior's posterior"}
     for outcome in move_hierarchical(model, batches, options.n_particles, options.power, rng):
-        yield outcome._replace(notes=notes)
+        yield outcome.with_findings(notes=notes)
 
 
 def _by_weights_or_moves(model, batches, parameters, options, rng):
@@ -169,7 +169,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             few = parameters.moves == "never" and share < _MIN_UNMOVED
             reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()
             notes = {"method": f"importance reweighting of {source}"}
-            yield outcome._replace(notes=notes, reasons=reasons)
+            yield outcome.with_findings(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
         if parameters.moves == "never" or not failed:
             return
@@ -180,7 +180,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
         }
     notes = {"method": f"Hamiltonian moves from {source}", **notes}
     for outcome in move_from_proposals(model, batches, mixture[0], n, power, rng):
-        yield outcome._replace(notes=notes)
+        yield outcome.with_findings(notes=notes)
 
 
 def name_of(proposal):

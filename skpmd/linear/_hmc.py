@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from skpmd._rows.rows import are_in_memory
-from skpmd.engine.sums import are_distributed
+from skpmd._runtime.threads import are_distributed
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows

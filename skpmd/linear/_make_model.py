@@ -27,6 +27,8 @@ PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
 _FIRST_ROWS = 1000  # of so many rows before all.
 _ROWS_AT_ONCE = 1 << 14
+# With more coordinates than this no full covariance is held: each matrix would take 32 MB.
+_MAX_COORDINATES = 2000
 
 
 class LinearParameters(NamedTuple):
@@ -44,6 +46,37 @@ class LinearParameters(NamedTuple):
     reweight: bool
     scale: str | None
     batch_size: int | str
+
+
+def is_mean_field(parameters, n_features, n_classes):
+    """Whether the posterior is to be held without correlations.
+
+    ``covariance_type="auto"`` does so above 2000 coordinates where no parameter asks for particles.
+    Asking for both is an error.
+    """
+    requests = {
+        f"proposal={parameters.proposal!r}": parameters.proposal != "auto",
+        "reweight=False": not parameters.reweight,
+        "moves='always'": parameters.moves == "always",
+        "prior='horseshoe'": _is(parameters.prior, "horseshoe"),
+        "prior_scale='evidence'": _is(parameters.prior_scale, "evidence"),
+    }
+    against = [name for name, is_set in requests.items() if is_set]
+    if parameters.covariance_type == "diag" and against:
+        raise ValueError(
+            "covariance_type='diag' holds the posterior as a Gaussian, without particles, and "
+            f"{against[0]} asks for them: set one or the other."
+        )
+    if parameters.covariance_type == "auto":
+        n_rows = n_logits(n_classes)
+        many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
+        return many and not against
+    return parameters.covariance_type == "diag"
+
+
+def _is(parameter, name):
+    """Whether a parameter, which need not be a str, has this value."""
+    return isinstance(parameter, str) and parameter == name
 
 
 def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):

@@ -14,7 +14,6 @@ from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.linear._design import (
     logit_moments,
-    n_logits,
     products,
     weighted_squares,
     weighted_sum,
@@ -30,8 +29,6 @@ _NOT_CONVERGED = (
     "the mean-field mirror descent did not converge: bring the columns to one scale, or take a "
     "narrower prior"
 )
-# With more coordinates than this no full covariance is held: each matrix would take 32 MB.
-_MAX_COORDINATES = 2000
 
 
 def mean_field_target(model, mean, variance, batches, b=1.0):
@@ -72,37 +69,6 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
         return total
 
     return DiagonalTarget(gradient, precision, product)
-
-
-def is_mean_field(parameters, n_features, n_classes):
-    """Whether the posterior is to be held without correlations.
-
-    ``covariance_type="auto"`` does so above 2000 coordinates where no parameter asks for particles.
-    Asking for both is an error.
-    """
-    requests = {
-        f"proposal={parameters.proposal!r}": parameters.proposal != "auto",
-        "reweight=False": not parameters.reweight,
-        "moves='always'": parameters.moves == "always",
-        "prior='horseshoe'": _is(parameters.prior, "horseshoe"),
-        "prior_scale='evidence'": _is(parameters.prior_scale, "evidence"),
-    }
-    against = [name for name, is_set in requests.items() if is_set]
-    if parameters.covariance_type == "diag" and against:
-        raise ValueError(
-            "covariance_type='diag' holds the posterior as a Gaussian, without particles, and "
-            f"{against[0]} asks for them: set one or the other."
-        )
-    if parameters.covariance_type == "auto":
-        n_rows = n_logits(n_classes)
-        many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
-        return many and not against
-    return parameters.covariance_type == "diag"
-
-
-def _is(parameter, name):
-    """Whether a parameter, which need not be a str, has this value."""
-    return isinstance(parameter, str) and parameter == name
 
 
 def fit_mean_field(model, rows, power, names, **axes):

@@ -8,10 +8,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 from skpmd._base.merging import check_total
 from skpmd._base.results import Results
 from skpmd._base.steps import Records
-from skpmd.linear._column_scale import Units
+from skpmd.linear._column_scale import Units, own_posterior
 from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._make_model import linear_model
-from skpmd.linear._posterior import GaussianPosterior, own_posterior
+from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals.density_product import Shard
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from skpmd._runtime.threads import in_order
-from skpmd.engine.sums import add_up
+from skpmd._runtime.threads import add_up, in_order
 from skpmd.linear._design import LinearModel, normal_nodes
 from skpmd.linear._kernels import add_log_softmax, expected_softmax
 from skpmd.linear._kernels_single import softmax_slopes

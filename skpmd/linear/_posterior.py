@@ -29,21 +29,6 @@ _NO_TABLE = (
 _TABLES = "to_frame", "to_xarray"
 
 
-def own_particles(posterior):
-    """Particles in the units that the posterior was found in."""
-    frame = posterior.frame
-    return posterior.particles if frame is None else frame.outward(posterior.particles)
-
-
-def own_posterior(posterior, units=None):
-    """A `Posterior` in ``units``, by default in those that it was found in."""
-    frame = posterior.frame
-    if frame is None:
-        return posterior
-    theta = own_particles(posterior) if units is None else units.outward(posterior.particles)
-    return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)
-
-
 class GaussianPosterior:
     """A posterior distribution held as independent normals, one for each coordinate.
 

@@ -29,10 +29,10 @@ from skpmd.linear._averages import (
     points_of_posterior,
     root_of,
 )
-from skpmd.linear._column_scale import at_zero, in_units, refuse_far, units_of
+from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far, units_of
 from skpmd.linear._design import logits, n_logits
 from skpmd.linear._make_model import in_columns, linear_model
-from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes, own_particles
+from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.predictive import Uncertainty
 
 _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.options import MAX_MISFIT_OF_ROWS, convergence_reasons, misfit_reasons
-from skpmd._base.results import Results, results_of
+from skpmd._base.results import Results, Shown, results_of
 from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Stream, kernel_step
 from skpmd._base.validation import naming_singular_columns
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
 from skpmd.linear._averages import NormalLogits
-from skpmd.linear._column_scale import Units, refuse_far, shift_of, units_of
+from skpmd.linear._column_scale import Units, own_posterior, refuse_far, shift_of, units_of
 from skpmd.linear._design import LinearModel, n_logits
 from skpmd.linear._earlier_rows import (
     EarlierRows,
@@ -27,19 +27,17 @@ from skpmd.linear._earlier_rows import (
     given_earlier,
     model_of,
     rows_for_later,
-    why_no_evidence,
 )
-from skpmd.linear._empirical_bayes import chosen_scale
+from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._make_model import (
     LinearParameters,
     coordinate_names,
     coordinate_variables,
     in_columns,
+    is_mean_field,
     linear_model,
 )
-from skpmd.linear._mean_field import is_mean_field
-from skpmd.linear._posterior import own_posterior
 from skpmd.linear._streaming import advance_retaining, proposal_step, with_units_of
 
 
@@ -110,8 +108,10 @@ def task_of(parameters, options, rows, features, classes, rng):
         units = units_of_columns(parameters, rows, n_classes, is_text=is_diagonal)
     rows = _in_units(rows, units, parameters.batch_size)
     shift = shift_of(units)
-    with naming_singular_columns(rows.data.X):
-        choice = chosen_scale(parameters, rows, n_classes, shift, rng)
+    choice = ScaleChoice(parameters.prior_scale)
+    if isinstance(parameters.prior_scale, str):
+        with naming_singular_columns(rows.data.X):
+            choice = chosen_scale(parameters, rows, n_classes, shift, rng)
     model = linear_model(parameters, n_features, n_classes, choice.scale, shift)
     prior = PriorOfRows(parameters, choice.scale, units)
     return Task(model, rows, parameters, prior, None, by_steps, is_diagonal, choice.warning)
@@ -131,16 +131,20 @@ def _in_units(rows, units, batch_size):
     return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
 
 
-def results_of_task(task, outcome, options, shown, remedies=None):
-    """The outcome as one of the rows of this fit alone, and its `Results`."""
+def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
+    """The outcome as one of the rows of this fit alone, and its `Results`.
+
+    ``axes`` are as of `axes_of`, and further keywords become entries of ``diagnostics``.
+    """
     model, earlier = task.model, task.earlier
     seen = model.prior.reported(outcome.particles.theta)
     outcome, prior_k = _of_prior(model, outcome)
     if earlier is not None:
         outcome = given_earlier(outcome, model, earlier)
+    shown = Shown(seen, frame=task.prior.units, **axes)
     results = results_of(
-        outcome, temperature=options.temperature, coordinates=seen, prior_pareto_k=prior_k,
-        no_evidence=why_no_evidence(earlier), remedies=remedies, **shown,
+        outcome, temperature=options.temperature, shown=shown, remedies=remedies,
+        prior_pareto_k=prior_k, **diagnostics,
     )  # fmt: skip
     if not task.by_steps:
         results.posterior.rows = rows_for_later(
@@ -154,10 +158,10 @@ def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
     prior = model.prior
     density = getattr(prior, "density", None)
-    reasons = convergence_reasons(density, outcome.particles)
+    reasons = () if density is None else convergence_reasons(density, outcome.particles)
     if isinstance(prior, TiltedPrior):
         reasons += misfit_reasons(prior.rest.misfit, most=MAX_MISFIT_OF_ROWS)
-    outcome = outcome._replace(reasons=outcome.reasons + reasons)
+    outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)
     return outcome, None if density is None else density.pareto_k
 
 
@@ -186,10 +190,10 @@ def state_after_part(parameters, options, given, before, stream, features, class
         )
     seen = model.prior.reported(stream.particles.theta)
     outcome, prior_k = _of_prior(model, stream.outcome())
+    shown = Shown(seen, frame=units, **axes_of(model, features, classes))
     results = results_of(
-        outcome, stream.records, coordinates=seen, frame=units, stream=True,
+        outcome, stream.records, shown=shown, stream=True,
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
-        **axes_of(model, features, classes),
     )  # fmt: skip
     return LinearState(
         stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained, units

@@ -10,7 +10,7 @@ from skpmd._base.steps import Records, Stream, advance, bar_of_steps
 from skpmd._rows.rows import Rows, stratified_sample
 from skpmd._runtime.call import counted, current
 from skpmd.engine import mirror
-from skpmd.engine.loop import FullBatch, Outcome, run
+from skpmd.engine.loop import FullBatch, Method, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
@@ -259,10 +259,10 @@ def _run(parameters, model, rows, counts, max_full_iter, m, rng):
     full_batch = FullBatch(max_full_iter, _until(model, m, parameters.tol * rows.total))
     start = model.particles(counts)
     if not options.max_iter and not max_full_iter:
-        return Outcome(start, [])
+        return Outcome(start)
     every = parameters.verbose_interval
     with bar_of_steps(options, rows, full_batch, every) as report:
-        return run(model, rows, start, options, rng, report, full_batch=full_batch)
+        return run(model, rows, start, options, rng, report, Method(full_batch=full_batch))
 
 
 def _until(model, m, tol):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from skpmd._base.leave_one_out import LeftOut, check_rows_of_fit
-from skpmd.engine import weighting as weights_of
+from skpmd.engine.particles import stacked as weights_by_stacking
 from skpmd.mixture._rows import RowView
 
 # Stacking ends after so many iterations or when the score gains less, and so many rows speak for
@@ -55,7 +55,7 @@ def stacked(fit):
     """
     log_mixing, table, largest, weight = _of_retained(fit)
     start = log_mixing.ravel() - np.log(len(log_mixing))
-    found = weights_of.stacked(table, weight, start, **_STACKING)
+    found = weights_by_stacking(table, weight, start, **_STACKING)
     score = np.log(np.maximum(np.exp(table) @ np.exp(found), 1e-300)) + largest
     return found.reshape(log_mixing.shape), np.average(score, weights=weight)
 

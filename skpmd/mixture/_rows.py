@@ -12,8 +12,8 @@ from sklearn.utils import gen_batches
 from skpmd._base.retained import RetainedRows, sampling_keys
 from skpmd._rows.rows import merge_copies
 from skpmd._rows.table import group_size, is_in_memory
+from skpmd._runtime.threads import are_distributed
 from skpmd.engine.model import Batch
-from skpmd.engine.sums import are_distributed
 
 # The reservoir holds at least so many rows, or so many for each component; of many columns so many
 # numbers at most, but rows for each component.

@@ -10,9 +10,10 @@ from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Records, Stream, advance, bar_of_tempering, coefficients
 from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
+from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
-from skpmd.engine.smc import tempering
+from skpmd.engine.smc import Start, tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._prior import MixturePrior, prior_of
@@ -153,13 +154,15 @@ def tempered(parameters, state, retained, a, size):
     model, stream = state.model, state.stream
     rng, total = copy.deepcopy(stream.rng), _batch(state.scaler, retained)
     if stream.particles is None:
-        way = {"initial": model.initial(total.X, total.weight)}
+        start = Start(model.initial(total.X, total.weight))
         retained = retained._replace(n_fitted=retained.n_rows)
     else:
-        way = {"start": stream.particles.theta, "before": [_batch(state.scaler, state.retained)]}
+        before = [_batch(state.scaler, state.retained)]
+        start = Start(theta=stream.particles.theta, before=before)
     m, threshold = _n_particles(parameters), parameters.options.settings.ess_threshold
+    settings = Settings(ess_threshold=threshold)
     with bar_of_tempering() as report:
-        smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
+        smc = drive(tempering(model, [total], m, rng, start, settings), report)
     if smc.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # The estimator stays as it was.
     early = smc.ended_early
@@ -167,8 +170,8 @@ def tempered(parameters, state, retained, a, size):
     after = state._replace(
         stream=Stream(None if early else smc.particles, None, records, seen, rng),
         retained=retained,
-        log_evidence=np.nan if a or early else state.log_evidence + smc.log_evidence,
-        variance=state.variance + smc.log_evidence_se**2,
+        log_evidence=np.nan if a or early else state.log_evidence + smc.evidence[0],
+        variance=state.variance + smc.evidence[1] ** 2,
     )
     fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
     return fit._replace(converged=fit.converged and not smc.out_of_time)

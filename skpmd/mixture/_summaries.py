@@ -6,7 +6,8 @@ import numpy as np
 
 from skpmd._export import Variable
 from skpmd._runtime.call import phase
-from skpmd.engine import weighting as weights_of
+from skpmd.engine.particles import equal_log_weights
+from skpmd.engine.particles import log_weights as normalised
 from skpmd.mixture._components import TIED_REACH, cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._left_out import stacked
@@ -74,7 +75,7 @@ def conjugate_state(fit, weighting, before=None):
     model, m = fit.model, len(fit.counts.entropy)
     posteriors = model.posteriors(fit.counts)
     equal = weighting == "uniform"
-    log_weights = weights_of.uniform(m) if equal else weights_of.posterior(posteriors.elbo)
+    log_weights = equal_log_weights(m) if equal else normalised(posteriors.elbo)
     points = points_of(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
         order = relabelling(points, _points_before(before, fit.scaler))

@@ -89,8 +89,8 @@ def merged_states(product, n, rng, support=None, rows=None):
     mixture = found.components, found.shares
     for outcome in importance_rounds(model, batches, mixture, n, power, rng):
         # Proposals at several places are not to agree on a mean.
-        gap = outcome.disagreement if len(found.components) == EACH else None
+        gap = outcome.findings.disagreement if len(found.components) == EACH else None
         particles = outcome.particles
         if has_edges:
             particles = model.restored(particles)
-        yield outcome._replace(particles=particles, disagreement=gap)
+        yield outcome._replace(particles=particles).with_findings(disagreement=gap)

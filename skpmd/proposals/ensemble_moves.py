@@ -1,4 +1,4 @@
-"""Moves of particles by values of their density alone, each by the places of the others.
+"""Moves of particles by values of their density alone, and mixtures of Students fitted to them.
 
 Two proposals take turns by lot. One adds a multiple of the difference of two other particles, in
 all coordinates or in some (differential evolution; ter Braak 2006, ter Braak and Vrugt 2008): it
@@ -13,15 +13,24 @@ half, so that each half's density stays what it is (Goodman and Weare 2010).
 from typing import NamedTuple
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
+from scipy.special import gammaln
 
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.edges import without_errors
-from skpmd.engine.importance import StudentMixture
-from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
-from skpmd.engine.resampling import systematic
-from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
-from skpmd.proposals import student_mixture
+from skpmd.engine.importance import Proposal
+from skpmd.engine.metropolis import rank_correlation, ranks, variance_of_increment
+from skpmd.engine.particles import (
+    Particles,
+    Rejuvenated,
+    effective_sample_size,
+    log_sum_exp,
+    moments,
+    systematic,
+    weights,
+    whitened,
+)
 
 _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
 _AT_THE_END = 3  # And so many times as many at the end.
@@ -35,6 +44,12 @@ _JUMP = 0.1  # This share of differences are taken whole.
 _SOME = (1.0, 0.5)  # Shares of the coordinates that move, and a few, are equally likely.
 _FEW = 1.5
 MAX_COMPONENTS, _ITERATIONS = 5, 10  # Of the mixture, and of its fit.
+_TAIL_DF = 5.0  # Of its tails.
+_EACH_COMPONENT = 10.0  # A component has so many effective particles a coordinate.
+_TOL = 1e-4
+_NARROWEST, _JITTER = 1e-3, 1e-9  # Of components and of the whole, in units of the whole.
+_OF_FAR = 0.25  # Share of the proposals where squares are large,
+_SQUARES = 1e-12, 1e12  # as far as these.
 
 
 class _State(NamedTuple):
@@ -134,7 +149,7 @@ class EnsembleMoves:
     def _fit(self, theta, rng):
         """Components and shares of a mixture fitted to particles (k, d)."""
         equal = np.zeros(len(theta))
-        return student_mixture.fit(theta, equal, rng, self._max_components, _ITERATIONS)
+        return student_mixture(theta, equal, rng, self._max_components, _ITERATIONS)
 
     def _mixture(self, parts, shares):
         """What to draw from."""
@@ -197,3 +212,149 @@ def _differences(others, shape, factor, rng):
 def _ranks(state, done):
     """Ranks of what is to be forgotten: of coordinates, and of the density, (d + 1, m)."""
     return ranks(np.vstack([state.theta.T, state.value(done)]))
+
+
+# ------------------------------------------------------------------- mixtures of Students
+class StudentMixture:
+    """Independent draws, many times, from proposals with Student tails and no skewed axes."""
+
+    def __init__(self, parts, shares):
+        self._shares, d = shares, len(parts[0].mean)
+        self._df = np.array([one.df for one in parts])
+        self._means = np.stack([one.mean for one in parts])
+        self._factors = np.stack([one.factor for one in parts])
+        self._inverses = np.linalg.inv(self._factors)
+        self._terms = np.log(shares) - np.linalg.slogdet(self._factors)[1]
+        self._terms += gammaln(0.5 * (self._df + d)) - gammaln(0.5 * self._df)
+        self._terms -= 0.5 * d * np.log(self._df * np.pi)
+
+    def draws(self, n, rng):
+        """Independent draws (n, d)."""
+        which = rng.choice(len(self._shares), n, p=self._shares)
+        z = rng.standard_normal((n, self._means.shape[1]))
+        z /= np.sqrt(rng.chisquare(self._df[which]) / self._df[which])[:, None]
+        return self._means[which] + (self._factors[which] @ z[:, :, None])[:, :, 0]
+
+    def log_density(self, theta):
+        """Log density at points (n, d), shape (n,)."""
+        white = (theta - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
+        of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
+        terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
+        return np.logaddexp.reduce(terms, axis=1)
+
+
+def mixtures_of_particles(theta, log_ratio, hierarchy, rng):
+    """Components and shares of mixtures fitted to particles (m, d) of log weights (m,).
+
+    One fits their density and one their squares, and where there is a hierarchy two more do the
+    same in its units.
+    """
+    parts, shares = [], []
+    for scaled in (None,) if hierarchy is None else (None, hierarchy):
+        places = theta if scaled is None else scaled.outward(theta)
+        kept = np.isfinite(places).all(axis=1)
+        places, own = places[kept], log_ratio[kept]
+        for log_weights, share in ((own, 1.0 - _OF_FAR), (_by_squares(places, own), _OF_FAR)):
+            found, of_each = student_mixture(places, log_weights, rng)
+            parts += [one._replace(hierarchy=scaled) for one in found]
+            shares.append(share * of_each)
+    shares = np.concatenate(shares)
+    return parts, shares / shares.sum()
+
+
+def _by_squares(theta, log_ratio):
+    """Log weights (m,) times the largest square of a standardised coordinate.
+
+    A mean square is known best by draws of the density times the square. Where a percent of the
+    mass has most of a variance, few particles of the density are there.
+    """
+    mean, covariance = moments(theta, log_ratio)
+    variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+    with np.errstate(over="ignore"):  # Where all of the weight is one particle's.
+        squares = ((theta - mean) ** 2 / variance).max(axis=1)
+    return log_ratio + np.log(np.clip(squares, *_SQUARES))
+
+
+def student_mixture(theta, log_weights, rng, max_components=10, max_iter=30):
+    """Components (a `Proposal` each) and their shares, of particles (m, d) and log weights (m,).
+
+    They are found by expectation maximisation of scale mixtures (Peel and McLachlan 2000), as many
+    as the particles can tell apart. The mixture is a proposal, whose draws are weighed: it need not
+    be the best one, but reach as far as the particles do. Covariances of few particles are drawn
+    towards that of the whole.
+    """
+    alive = log_weights > -np.inf
+    theta, log_weights = theta[alive], log_weights[alive]
+    mean, covariance = moments(theta, log_weights)
+    d, w, ess = len(mean), weights(log_weights), effective_sample_size(log_weights)
+    # One particle may have all the weight, and a variance of next to nothing.
+    reach = np.maximum(np.abs(theta - mean).max(axis=0), np.finfo(float).tiny ** 0.25)
+    scale = np.maximum(np.sqrt(np.diag(covariance)), _JITTER * reach)
+    correlation = covariance / scale / scale[:, None]
+    chol = scale[:, None] * np.linalg.cholesky(correlation + _JITTER * np.eye(d))
+    white = whitened(theta, mean, chol)
+    n_components = int(np.clip(ess / (_EACH_COMPONENT * d), 1, max_components))
+    shares, means, roots = _fitted(white, w, ess, _clusters(white, w, n_components, rng), max_iter)
+    parts = [
+        Proposal(mean + chol @ one, chol @ root, _TAIL_DF)
+        for one, root in zip(means, roots, strict=True)
+    ]
+    return parts, shares
+
+
+def _clusters(white, w, n_components, rng):
+    """Responsibilities (m, K) of 0 and 1, by k-means on draws of equal weight."""
+    if n_components == 1:
+        return np.ones((len(w), 1))
+    draws = white[systematic(w, len(w), rng)]
+    centres = np.unique(draws, axis=0)
+    if len(centres) > n_components:
+        centres, label = kmeans2(draws, n_components, minit="++", rng=rng)
+        centres = centres[np.unique(label)]
+    nearest = ((white[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    return np.eye(len(centres))[nearest]
+
+
+def _fitted(white, w, ess, responsibility, max_iter):
+    """Shares, means and Cholesky factors by expectation maximisation."""
+    d, last = white.shape[1], -np.inf
+    nearness = np.ones(responsibility.shape)
+    for _ in range(max_iter):
+        shares = w @ responsibility
+        enough = shares * ess > d + 2.0
+        enough[shares.argmax()] = True
+        if not enough.all():
+            responsibility, nearness = responsibility[:, enough], nearness[:, enough]
+            responsibility = responsibility / np.maximum(
+                responsibility.sum(axis=1, keepdims=True), np.finfo(float).tiny
+            )
+            shares = w @ responsibility
+        table = w[:, None] * responsibility * nearness
+        means = table.T @ white / table.sum(axis=0)[:, None]
+        roots = [
+            _root(white - mean, column / share, (d + 1.0) / (share * ess + d + 1.0))
+            for mean, column, share in zip(means, table.T, shares, strict=True)
+        ]
+        squares = np.stack(
+            [(whitened(white, *one) ** 2).sum(axis=1) for one in zip(means, roots, strict=True)],
+            axis=1,
+        )
+        terms = np.log(shares) - [np.log(np.diag(root)).sum() for root in roots]
+        terms = terms - 0.5 * (_TAIL_DF + d) * np.log1p(squares / _TAIL_DF)
+        nearness = (_TAIL_DF + d) / (_TAIL_DF + squares)
+        total = np.logaddexp.reduce(terms, axis=1)
+        responsibility, mean_log = np.exp(terms - total[:, None]), w @ total
+        if mean_log - last < _TOL:
+            break
+        last = mean_log
+    shares = w @ responsibility
+    return shares / shares.sum(), means, roots
+
+
+def _root(centred, w, towards):
+    """Cholesky factor of a covariance, which is drawn ``towards`` one as wide, but round."""
+    d = centred.shape[1]
+    covariance = (centred.T * w) @ centred
+    width = min(1.0, np.trace(covariance) / d)
+    round_part = (towards * width + _NARROWEST**2) * np.eye(d)
+    return np.linalg.cholesky((1.0 - towards) * covariance + round_part)

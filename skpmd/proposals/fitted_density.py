@@ -28,11 +28,11 @@ from skpmd.engine.particles import (
     effective_sample_size,
     log_sum_exp,
     moments,
+    systematic,
     weights,
     whitened,
 )
 from skpmd.engine.polynomial import Polynomial
-from skpmd.engine.resampling import systematic
 from skpmd.proposals import skew_mixture
 
 _WITHIN = 0.99  # Share of the weight within `FittedDensity.radius`.

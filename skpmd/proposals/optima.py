@@ -1,7 +1,7 @@
 """Optima of a log density, from its values alone or by its gradient, and the Gaussians there.
 
-Coordinates are scaled by the curvature as far as it is known, as `skpmd.proposals.derivatives` and
-the search both need.
+Coordinates are scaled by the curvature as far as it is known, as the search and the derivatives
+(`skpmd.proposals.fitted_proposals`) both need.
 """
 
 from typing import NamedTuple
@@ -54,8 +54,8 @@ def optima(
     """The distinct optima that searches from some of the draws end in, the largest mass first.
 
     ``log_density`` maps points (k, d) to values (k,), -inf off the support, and ``derivatives``
-    are its own (`skpmd.proposals.derivatives`). Of the draws (m, d) the values (m,) are known. The
-    first search starts from the best of them, and each further one from the draw of the largest
+    are its own (`skpmd.proposals.fitted_proposals`). Of the draws (m, d) the values (m,) are known.
+    The first search starts from the best of them, and each further one from the draw of the largest
     weight among those that the Gaussians so far do not explain. Where a search ends in a known
     optimum, draws that are nearer to it than its start would do the same. Optima that are known
     already are ``before``.

@@ -13,7 +13,9 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from skpmd._runtime.call import phase
+from skpmd._runtime.threads import n_rows
 from skpmd.engine import mirror
+from skpmd.engine.diagnostics import differences, evidence_of
 from skpmd.engine.edges import edges, without_errors
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Outcome
@@ -25,8 +27,6 @@ from skpmd.engine.particles import (
     moments,
     weights,
 )
-from skpmd.engine.sums import n_rows
-from skpmd.proposals.agreement import differences, evidence_of
 from skpmd.proposals.non_centred import hierarchy
 
 # There are so many draws, as far as they evaluate no more rows than so many.

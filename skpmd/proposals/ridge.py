@@ -48,8 +48,8 @@ def ridges(log_density, derivatives, gaussian, rng):
     """Mixtures of proposals along coordinates given which the rest is nearly normal, best first.
 
     ``log_density`` maps points (k, d) to values (k,), and ``derivatives`` are its own
-    (`skpmd.proposals.derivatives`). ``gaussian`` is that at an optimum, or any that says where to
-    start and what the scales may be. Yields components and their log masses.
+    (`skpmd.proposals.fitted_proposals`). ``gaussian`` is that at an optimum, or any that says where
+    to start and what the scales may be. Yields components and their log masses.
     """
     d = len(gaussian.mean)
     if d < 2:

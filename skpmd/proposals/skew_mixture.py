@@ -8,10 +8,8 @@ of the two they have. Each is then made skew by the sinh-arcsinh map where its p
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from skpmd.engine.importance import Proposal, log_density
-from skpmd.engine.particles import effective_sample_size, weights, whitened
-from skpmd.engine.resampling import systematic
-from skpmd.proposals.sinh_arcsinh import most_skewed, skewed_by
+from skpmd.engine.importance import Proposal, log_density, most_skewed, skewed_by
+from skpmd.engine.particles import effective_sample_size, systematic, weights, whitened
 
 _MAX_COMPONENTS, _MAX_EM, _EM_TOL = 8, 200, 1e-5
 _MIN_POINTS = 2.0  # Each component has so many effective particles for each coordinate.

@@ -8,8 +8,7 @@ import numpy as np
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import distinct, merge_copies
 from skpmd._runtime.call import phase, share_of_time, write
-from skpmd._runtime.threads import each
-from skpmd.engine import mirror
+from skpmd._runtime.threads import each, summed
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
@@ -250,7 +249,7 @@ def _of_both(parameters, state, n, m):
     def of(batch):
         return model.statistics(theta[None], None, batch)
 
-    block = mirror.summed(of, model.batches(n_learned), operator.add)
+    block = summed(of, model.batches(n_learned), operator.add)
     return _log_densities(model, theta, model.conditional(theta, block[0]), scored)
 
 

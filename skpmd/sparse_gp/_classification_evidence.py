@@ -75,7 +75,7 @@ def iterations(model, particles, batches, rounds, a=1.0, *, damping=DAMPING):
             batch.local[:] = sites
 
     full_batch = FullBatch(rounds.max_iter, until, resume)
-    return full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
+    return full_batch_iterations(particles, damped, batches, (a, 1.0), _STILL, None, full_batch)
 
 
 class _Memory(NamedTuple):

@@ -10,11 +10,10 @@ from skpmd._base.steps import Records, Stream, advance, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import Rows, sortable, taken, without_copies
 from skpmd._runtime.call import share_of_time
-from skpmd.engine import weighting
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage
-from skpmd.engine.particles import effective_sample_size
+from skpmd.engine.particles import effective_sample_size, equal_log_weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._classification_evidence import (
     DAMPING,
@@ -224,7 +223,7 @@ def with_results(parameters, state):
     model, particles = state.model, state.particles
     positions = particles.theta[:: state.n_processes]
     m, reasons, k = len(positions), [], None
-    log_ratio = weighting.uniform(m)
+    log_ratio = equal_log_weights(m)
     if parameters.weighting == "posterior" and m > 1:
         log_ratio = model.log_evidences(particles.block) - state.log_proposal
         ess = effective_sample_size(log_ratio)

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
 from skpmd._runtime.threads import each, ranges
-from skpmd.engine.bandwidth import squared_distances
+from skpmd.engine.particles import squared_distances
 
 SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared exponential
 # The largest exponent. Its exponential, 1e-39, is nothing beside any variance, but products of it

@@ -22,8 +22,7 @@ import numpy as np
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, mixture_log_density
-from skpmd.engine.particles import weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import resample, weights
 from skpmd.sparse_gp._covariance import kinds
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._hyperprior import root_of_curvature, squares

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd._base.results import Remedies, Results, results_of
+from skpmd._base.results import Remedies, Results, Shown, results_of
 from skpmd._base.retained import RetainedRows, so_far
 from skpmd._base.steps import (
     Records,
@@ -18,9 +18,16 @@ from skpmd._base.steps import (
 from skpmd._base.utils import as_generator, warn
 from skpmd._rows.rows import hold_out, n_held_out
 from skpmd._runtime.call import share_of_time
-from skpmd.engine import mirror, weighting
-from skpmd.engine.loop import FullBatch, Options, drive, full_batch_iterations, run, stage
-from skpmd.engine.particles import Particles, draw_prior, weights
+from skpmd.engine import mirror
+from skpmd.engine.loop import FullBatch, Method, Options, drive, full_batch_iterations, run, stage
+from skpmd.engine.particles import (
+    Particles,
+    draw_prior,
+    equal_log_weights,
+    stacked,
+    stacking_step,
+    weights,
+)
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
@@ -128,7 +135,7 @@ def initialise(parameters, data, rng):
         positions = drawn()
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
-        log_weights = weighting.uniform(m)
+        log_weights = equal_log_weights(m)
     state = GPState(
         model=model,
         scaler=scaler,
@@ -227,8 +234,8 @@ def with_results(state, outcome=None):
         return state._replace(results=Results(posterior, state.stream.records, diagnostics))
     stream, coordinates = not outcome.reweighted, np.exp(outcome.particles.theta)
     results = results_of(
-        outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream,
-        support=support, remedies=Remedies(FEW_PARTICLES),
+        outcome, state.stream.records, shown=Shown(coordinates, names, support=support),
+        stream=stream, remedies=Remedies(FEW_PARTICLES),
     )  # fmt: skip
     return state._replace(results=results)
 
@@ -286,14 +293,12 @@ def _score_and_add(parameters, state, rows):
         rows = rows if rows.is_large and not state.stream.seen else rows.scaled()
         if state.stream.seen:
             scores = log_density(state, rows)
-            weights = weighting.stacking_step(
-                state.log_weights, scores, rows.data.weight, state.n_scored
-            )
+            weights = stacking_step(state.log_weights, scores, rows.data.weight, state.n_scored)
             state = state._replace(log_weights=weights, n_scored=state.n_scored + rows.total)
         elif (parts := _held_out(state, rows)) is not None:
             state, rows = _add(parameters, state, parts[0]), parts[1]
             # In double precision, and without an early end, copies of rows are their weight.
-            weights = weighting.stacked(
+            weights = stacked(
                 log_density(state, rows).T, rows.data.weight, tol=-np.inf, dtype=np.float64
             )
             state = state._replace(log_weights=weights, n_scored=rows.total)
@@ -324,15 +329,14 @@ def _add(parameters, state, rows):
     if not stream.seen:
         _, power = coefficients(options, 0.0, rows.total)
         options = options._replace(max_iter=0, temperature=1.0 / power)
+        method = Method(full_batch=full_batch)
         with bar_of_rounds(name="passes over all rows") as report:
-            outcome = run(
-                model, rows, stream.particles, options, stream.rng, report, full_batch=full_batch
-            )
+            outcome = run(model, rows, stream.particles, options, stream.rng, report, method)
         return state._replace(stream=stream_after(complete(outcome), rows.total, stream.rng))
 
     def step(stream, model, batches, a, b, options, rng):
         states = full_batch_iterations(
-            stream.particles, model, batches, a, b, options.settings, rng, full_batch
+            stream.particles, model, batches, (a, b), options.settings, rng, full_batch
         )
         with bar_of_rounds(name="passes over the new rows") as report:
             outcome = complete(drive(states, report))

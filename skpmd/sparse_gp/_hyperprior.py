@@ -5,8 +5,7 @@ import numpy as np
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.particles import weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import resample, weights
 
 _DF = 10.0  # Degrees of freedom of the proposal.
 _DRAWS = 20  # Draws from it for each particle.

@@ -17,13 +17,11 @@ from skpmd._runtime.threads import each
 from skpmd.engine import mirror
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.loop import Outcome, resumable
+from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, effective_sample_size, weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import Particles, effective_sample_size, resample, weights
 from skpmd.proposals.fitted_proposals import fitted_proposals
-from skpmd.proposals.importance_rounds import TARGET_ESS, Until, proposal_rounds
-from skpmd.proposals.weighed_proposals import is_thin
+from skpmd.proposals.importance_rounds import TARGET_ESS, Until, is_thin, proposal_rounds
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
@@ -116,7 +114,7 @@ class _Pool:
             bandwidth=np.nan, ess=effective_sample_size(log_ratio), n_particles=len(log_ratio),
         )  # fmt: skip
         notes = {"method": "adaptive importance sampling from the prior on"}
-        return Outcome(particles, [info], True, notes=notes)
+        return Outcome(particles, [info], True, findings=Findings(notes=notes))
 
 
 @phase("values at draws of the prior")
@@ -233,9 +231,8 @@ def states_by_neighbours(model, rows, theta, n, rng):
         notes = {"method": f"importance reweighting of proposals fitted to {to}"}
         mixture = found.components, found.shares
         for last, _ in proposal_rounds(free, batches, mixture, 1.0, rng, until):
-            best = Outcome(
-                free.restored(last.particles), last.infos, True, pair=last.pair, notes=notes
-            )
+            particles, findings = free.restored(last.particles), Findings(notes=notes)
+            best = Outcome(particles, last.infos, True, pair=last.pair, findings=findings)
             yield best
         if not is_thin(best.particles):
             return

@@ -9,10 +9,10 @@ from skpmd._base.retained import RetainedRows, left_of_past
 from skpmd._base.steps import Records, Stream, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
-from skpmd.engine import mirror, weighting
+from skpmd.engine import mirror
 from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles
+from skpmd.engine.particles import Particles, equal_log_weights, stacked
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._evidence import left_out
@@ -173,7 +173,7 @@ def _with_particles(parameters, state):
     )  # fmt: skip
     infos = [info] if outcome is None else outcome.infos
     stream = state.stream._replace(particles=particles, records=Records().extended(infos))
-    log_weights = weighting.uniform(len(positions))
+    log_weights = equal_log_weights(len(positions))
     scored = some_rows(n, _SCORED_ROWS, rng)
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
@@ -198,7 +198,7 @@ def _drawn(parameters, model, theta, m, rng):
 def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
     scores = np.array([model.log_density_left_out(one, rows) for one in positions])
-    return weighting.stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
+    return stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
 
 
 def posterior_findings(state):

@@ -20,8 +20,8 @@ DEFECTS = [
     Defect(
         "the scale N/B is missing",
         "engine/schedules.py",
-        "return gamma, options.power * gamma * rows.total / size",
-        "return gamma, options.power * gamma",
+        "return gamma, power * gamma * rows.total / size",
+        "return gamma, power * gamma",
         "api/test_custom.py",
     ),
     Defect(
@@ -34,8 +34,8 @@ DEFECTS = [
     Defect(
         "the temperature is forgotten in the polish step",
         "engine/loop.py",
-        "reweighting(particles, model, rows.whole(), power, options.settings, rng, m)",
-        "reweighting(particles, model, rows.whole(), 1.0, options.settings, rng, m)",
+        "reweighting(particles, model, rows.whole(), power, settings, rng, m)",
+        "reweighting(particles, model, rows.whole(), 1.0, settings, rng, m)",
         "api/test_custom.py",
     ),
     Defect(
@@ -75,7 +75,7 @@ DEFECTS = [
     ),
     Defect(
         "a likelihood by rows takes no row weights",
-        "custom/_tables.py",
+        "custom/_rows.py",
         "return table.sum(axis=1) if n is None else table @ sample_weight",
         "return table.sum(axis=1)",
         "api/test_custom_data.py",
@@ -124,9 +124,9 @@ DEFECTS = [
     ),
     Defect(
         "edges of an earlier posterior are forgotten",
-        "custom/_support.py",
-        '"support": prior.support if found is None else found',
-        '"support": found',
+        "custom/_prior.py",
+        "support = prior.support if found is None else found",
+        "support = found",
         "api/test_custom_prior.py",
     ),
     Defect(

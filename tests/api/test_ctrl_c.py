@@ -29,7 +29,7 @@ class Interrupting:
     def __init__(self, at=None):
         self.events, self.at = [], at
 
-    def __call__(self, verbose, of_fit):
+    def __call__(self, of_fit):
         return [self]
 
     def _hear(self, event):
@@ -57,6 +57,7 @@ def fit(route, listener, monkeypatch, before=None):
     """The estimator after a call of fit, and whether it has ended with Ctrl-C."""
     estimator, data, y = FORMS[route]
     estimator = clone(estimator).set_params(random_state=0) if before is None else before
+    estimator.set_params(verbose=1)  # Nobody listens to others.
     if hasattr(estimator, "verbose_interval"):
         estimator.set_params(verbose_interval=1)
     monkeypatch.setattr("skpmd._base.estimator.listeners_of", listener)

@@ -17,7 +17,7 @@ from skpmd._base.steps import stream_after
 from skpmd.custom._model import CustomModel
 from skpmd.engine.edges import Unbounded, without_errors
 from skpmd.engine.importance import Proposal
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Findings, Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.proposals.fitted_proposals import Proposals
@@ -350,7 +350,7 @@ def test_modes_without_particles_are_counted(lost, level, expected):
     draws = PriorDraws(theta, zeros, zeros, log_joint, len(theta), lambda: None)
     outcome = Outcome(particles, [])  # Without an evidence modes are held against each other.
     assert draws.n_left_out(found, outcome, np.random.default_rng(1)) == expected
-    outcome = Outcome(particles, [], True, n_left_out=expected)
+    outcome = Outcome(particles, [], True, findings=Findings(n_left_out=expected))
     # A stream that goes on from there has not found it either.
     for one in (outcome, stream_after(outcome, 10.0, np.random.default_rng(0)).outcome()):
         warned = [text for text in convergence_warnings(one) if "left out 1 of the modes" in text]

@@ -154,7 +154,7 @@ def test_the_state_is_the_one_that_ctrl_c_would_leave(route, n_steps, counted_cl
 
     monkeypatch.setattr("skpmd._base.estimator.listeners_of", lambda *how: [Interrupted()])
     other, data, y = ROUTES[route]
-    other = clone(other).set_params(random_state=0)
+    other = clone(other).set_params(random_state=0, verbose=1)
     if isinstance(other, GaussianMixturePMD):
         other.set_params(verbose_interval=1)
     with pytest.raises(KeyboardInterrupt):

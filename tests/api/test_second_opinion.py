@@ -126,7 +126,7 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
         return found[:1], True, (path[0][:0], path[1][:0])
 
     monkeypatch.setattr(fitted_proposals, "optima", first_alone)
-    monkeypatch.setattr("skpmd.proposals.weighed_proposals.misses", lambda *_: False)
+    monkeypatch.setattr("skpmd.proposals.importance_rounds.misses", lambda *_: False)
     monkeypatch.setattr("skpmd.proposals.prior_draws.PriorDraws.agree", lambda *_: False)
 
     def log_prior(theta):

@@ -76,7 +76,7 @@ DEFECTS = [
     Defect(
         "a stream forgets that a mode was left out",
         "_base/steps.py",
-        "account = error_terms, outcome.n_left_out",
+        "account = error_terms, outcome.findings.n_left_out",
         "account = error_terms, 0",
         "api/test_from_values.py",
     ),

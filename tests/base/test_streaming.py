@@ -18,7 +18,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base.options import share_forgotten
+from skpmd._base.estimator import share_forgotten
 from skpmd._base.steps import coefficients
 from skpmd.engine import kde, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel

@@ -102,7 +102,12 @@ def moved_particles(model, n, most, known=None):
         start = Particles(draws, np.zeros(2000), log_prior, log_prior, no_block)
         moves = EnsembleMoves(model, [None], 1.0, known)
         *_, (last, *_) = mirror.segments(
-            start, model, [None], 1.0, 1.0, settings, rng, n, rejuvenate=moves
+            mirror.Way(start, 1.0, 1.0),
+            model,
+            [None],
+            settings,
+            rng,
+            mirror.Rejuvenation(moves, n),
         )
         theta.append(last.theta)
         values.append(moves.account.log_evidence)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal
 
+from skpmd.engine import importance
 from skpmd.engine.importance import (
     Proposal,
     ProposalDraws,
@@ -13,7 +14,6 @@ from skpmd.engine.importance import (
     log_density,
 )
 from skpmd.engine.model import Batch, Model
-from skpmd.proposals import sinh_arcsinh
 from skpmd.proposals.importance_rounds import Until, proposal_rounds
 
 FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
@@ -21,7 +21,7 @@ FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
 
 def skewed_reference(d, df=np.inf, epsilon=0.7, scale=1.2):
     """A reference that leans along its last axis."""
-    centre, spread, _ = sinh_arcsinh._sinh_arcsinh_moments(np.array([epsilon]))
+    centre, spread, _ = importance._sinh_arcsinh_moments(np.array([epsilon]))
     mean = np.array([0.5, -1.0])[:d]
     return Proposal(
         mean,
@@ -165,8 +165,8 @@ class NormalPosterior(Model):
             )
         )  # fmt: skip
         last, draws = found[-1]
-        assert last.disagreement == disagreement(draws)[0]
-        assert all(one.disagreement is None for one, _ in found[:-1])
+        assert last.findings.disagreement == disagreement(draws)[0]
+        assert all(one.findings.disagreement is None for one, _ in found[:-1])
         return draws, [one.infos[0].ess for one, _ in found]
 
 
@@ -228,7 +228,7 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
     rng, until = np.random.default_rng(0), Until(2000, np.inf, max_rounds=1)
     mixture = proposal_components, (0.5, 0.5)
     ((outcome, _),) = proposal_rounds(TwoModes(), NO_ROWS, mixture, 1.0, rng, until)
-    assert outcome.disagreement > 10.0
+    assert outcome.findings.disagreement > 10.0
 
 
 def test_a_reference_with_few_effective_draws_has_no_say():

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd import ParticleMirrorDescent
 from skpmd._rows.rows import Rows
 from skpmd.engine import rejuvenation_error
-from skpmd.engine.loop import FullBatch, Options, Outcome, drive, full_batch_iterations, run
+from skpmd.engine.loop import FullBatch, Method, Options, Outcome, drive, full_batch_iterations, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Model
 from skpmd.engine.particles import Particles, draw_prior
@@ -87,7 +87,7 @@ def test_full_batch_iterations_converge_and_are_recorded():
     options = Options(max_iter=0, reweight=False, settings=NEVER)
     found = run(
         Halves(), ROWS, empty_particles(3), options, np.random.default_rng(0),
-        full_batch=FullBatch(50, until),
+        method=Method(full_batch=FullBatch(50, until)),
     )  # fmt: skip
     # Half of the distance is left after each: 2.5 / 2^12 < 1e-3.
     assert (
@@ -103,7 +103,7 @@ def test_full_batch_iterations_converge_and_are_recorded():
 def test_iterations_of_a_stream_start_from_one_base():
     base = empty_particles(1)._replace(block=np.full((1, 1), 7.0))
     states = full_batch_iterations(
-        base, Halves(), ROWS.whole(), 0.0, 1.0, NEVER, np.random.default_rng(0),
+        base, Halves(), ROWS.whole(), (0.0, 1.0), NEVER, np.random.default_rng(0),
         FullBatch(3, lambda particles, t, _: (particles, False, None)),
     )  # fmt: skip
     block, expected = 7.0, []
@@ -124,7 +124,7 @@ def test_passes_end_when_the_caller_says_so():
     rows = Rows(np.zeros((30, 1)), None, None, 10)
     model, rng = NormalMean(), np.random.default_rng(0)
     start = draw_prior(model, 50, rng)
-    found = run(model, rows, start, options, rng, after_pass=after_pass)
+    found = run(model, rows, start, options, rng, method=Method(after_pass=after_pass))
     assert calls == [(0, None), (1, 0)] and len(found.infos) == 6
 
 

@@ -169,7 +169,12 @@ def test_steps_enter_the_neck_of_a_funnel():
         start = Particles(draws, np.zeros(4000), log_prior, log_prior, np.empty((4000, 0)))
         moves = EnsembleMoves(model, [None], 1.0, hierarchy=hierarchy(draws))
         *_, (last, *_) = mirror.segments(
-            start, model, [None], 1.0, 1.0, mirror.Settings(), rng, 1000, rejuvenate=moves
+            mirror.Way(start, 1.0, 1.0),
+            model,
+            [None],
+            mirror.Settings(),
+            rng,
+            mirror.Rejuvenation(moves, 1000),
         )
         scale.append(last.theta[:, 13])
         values.append(moves.account.log_evidence)

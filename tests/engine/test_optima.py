@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from skpmd.proposals.derivatives import ByDifferences
-from skpmd.proposals.fitted_proposals import proposals_at_optima
+from skpmd.proposals.fitted_proposals import ByDifferences, proposals_at_optima
 from skpmd.proposals.optima import arms, optima
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.engine.resampling import SCHEMES, _invert, resample
+from skpmd.engine.particles import SCHEMES, _invert, resample
 
 WEIGHTS = np.array([0.05, 0.3, 0.0, 0.17, 0.08, 0.4])
 ONE_UNIFORM_PER_POINT = {

@@ -7,7 +7,7 @@ from skpmd.engine.importance import draw, even_counts, mixture_log_density
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.variational import Gaussian
 from skpmd.proposals import ridge
-from skpmd.proposals.derivatives import ByDifferences
+from skpmd.proposals.fitted_proposals import ByDifferences
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
 

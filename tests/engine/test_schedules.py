@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from skpmd import ParticleMirrorDescent
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.estimator import check_options
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
-from skpmd.engine.schedules import StepSchedule, n_particles_at, step_size, theorem6_constant
+from skpmd.engine.schedules import Schedule, n_particles_at, step_size, theorem6_constant
 from tests.tools.exact_models import (
     NORMAL_MEAN,
     NormalMean,
@@ -31,14 +32,14 @@ def gamma(schedule, t):
 @pytest.mark.parametrize("offset", [0.0, 40.0])
 @pytest.mark.parametrize("decay", [0.5, 1.0])
 def test_power_rule(eta, offset, decay):
-    schedule = StepSchedule("power", eta, offset, decay)
+    schedule = Schedule("power", eta, offset, decay)
     for t in (1, 2, 17, 1000):
         assert gamma(schedule, t) == pytest.approx(min(1.0, eta / (offset + t**decay)), rel=1e-15)
 
 
 @pytest.mark.parametrize("rule", ["power", "rows", "theorem6"])
 def test_steps_are_capped_at_one(rule):
-    schedule = StepSchedule(rule, 1e6, 0.0, 1.0, constant=1e6)
+    schedule = Schedule(rule, 1e6, 0.0, 1.0, step_constant=1e6)
     assert gamma(schedule, 1) == 1.0
     assert all(0.0 < gamma(schedule, t) <= 1.0 for t in range(1, 50))
 
@@ -47,7 +48,7 @@ def test_rows_rule_averages_exactly_over_unequal_batches():
     # After the pass the likelihood of batch j has power gamma_j (N / n_j) prod_{t > j}
     # (1 - gamma_t), which must be 1 for every row, and the first density power 0.
     sizes = np.array([3.0, 11.0, 1.0, 7.5, 20.0, 0.5])
-    schedule = StepSchedule("rows", 1.0, 0.0, 1.0)
+    schedule = Schedule("rows", 1.0, 0.0, 1.0)
     gammas = np.array(
         [
             step_size(schedule, t, size, seen, 100, 2)
@@ -63,7 +64,7 @@ def test_rows_rule_averages_exactly_over_unequal_batches():
 @pytest.mark.parametrize("m, d", [(100, 1), (5000, 8)])
 def test_theorem6_rule_is_the_smaller_of_two_bounds(smoothness, m, d):
     constant = 0.7
-    schedule = StepSchedule("theorem6", 1.0, 0.0, 1.0, constant, smoothness)
+    schedule = Schedule("theorem6", 1.0, 0.0, 1.0, constant, smoothness)
     bound = constant * m ** (-smoothness / (d + 2 * smoothness))
     for t in (1, 2, 5, 50, 5000):
         expected = min(2.0 / (t + 1), bound)
@@ -119,20 +120,26 @@ def test_a_shrunk_kernel_is_at_most_as_wide_as_the_cloud(bandwidth):
     check_options(Options(settings=Settings(bandwidth=bandwidth, shrinkage=False)))
 
 
-@pytest.mark.parametrize("name, value", [("final_particles", 50), ("particle_growth", 0.5)])
-def test_fixed_particles_cannot_change_in_number(name, value):
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("final_particles", Options(final_particles=50)),
+        ("particle_growth", Options(schedule=Schedule(particle_growth=0.5))),
+    ],
+)
+def test_fixed_particles_cannot_change_in_number(name, options):
     with pytest.raises(ValueError, match=name):
-        check_options(Options(**{name: value}, settings=Settings(rejuvenation="never")))
-    check_options(Options(**{name: value}))
+        check_options(options._replace(settings=Settings(rejuvenation="never")))
+    check_options(options)
 
 
 def test_options_are_an_estimators_parameters_of_the_same_names():
     own, of_step = {"n_particles": 17, "step_decay": 0.5}, {"kernel": "epanechnikov"}
     options = ParticleMirrorDescent(**NORMAL_MEAN, **own, **of_step)._loop_options()
-    assert options == Options(**own, settings=Settings(**of_step))
+    assert options == Options(17, schedule=Schedule(step_decay=0.5), settings=Settings(**of_step))
 
 
 def test_defaults_of_the_estimator_and_of_the_loop_agree():
     assert ParticleMirrorDescent(**NORMAL_MEAN)._loop_options() == Options()
-    fields = {*Options._fields, *Settings._fields} - {"settings"}
+    fields = {*Options._fields, *Settings._fields, *Schedule._fields} - {"settings", "schedule"}
     assert fields < set(LOOP_CONSTRAINTS)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from skpmd.engine import importance
 from skpmd.engine.importance import AXIS_DF, Proposal, log_density
 from skpmd.engine.model import Batch
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
-from skpmd.proposals import sinh_arcsinh
 from tests.engine.test_importance import FACTOR, STRETCHED, STRETCHED_WEIGHT, skewed_reference
 
 
@@ -31,7 +31,7 @@ def skewed_logistic(**problem):
     model, batches, log_joint = logistic_problem(**problem)
     d = len(model.prior.scale)
     gaussian = variational_mirror_descent(model, batches, laplace(model, batches, np.zeros(d)))
-    return gaussian, sinh_arcsinh.skewed(gaussian, model, log_joint, batches)
+    return gaussian, importance.skewed(gaussian, model, log_joint, batches)
 
 
 def test_skew_axes_are_orthogonal(d=3):
@@ -77,7 +77,7 @@ def test_a_posterior_without_skewness_stays_normal():
             # A rotation means nothing here, and moves need a factor that is triangular.
             return np.array([[0.6, -0.8], [0.8, 0.6]]), np.array([0.0, 0.05])
 
-    reference = sinh_arcsinh.skewed(Gaussian(np.zeros(2), FACTOR), Symmetric(), None, [])
+    reference = importance.skewed(Gaussian(np.zeros(2), FACTOR), Symmetric(), None, [])
     assert reference.axes.size == 0
     np.testing.assert_array_equal(reference.factor, FACTOR)
 
@@ -94,7 +94,7 @@ def test_slice_moments_of_a_skewed_normal(epsilon):
     mass /= mass.sum()
     centre = mass @ grid
     sd = np.sqrt(mass @ (grid - centre) ** 2)
-    values = log_density(reference, sinh_arcsinh._NODES[:, None])[None]
-    found_sd, found_skewness = sinh_arcsinh._slice_moments(values)
+    values = log_density(reference, importance._NODES[:, None])[None]
+    found_sd, found_skewness = importance._slice_moments(values)
     assert found_sd[0] == pytest.approx(sd, rel=0.02)
     assert found_skewness[0] == pytest.approx(mass @ (grid - centre) ** 3 / sd**3, abs=0.05)

@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from skpmd.engine.importance import draw, even_counts, mixture_log_density
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
-from skpmd.proposals import student_mixture
+from skpmd.proposals.ensemble_moves import student_mixture
 
 MEANS = np.array([[-4.0, 0.0, 1.0], [3.0, 2.0, -1.0]])
 COVARIANCES = [np.diag([1.0, 0.04, 4.0]), [[1.0, 0.7, 0.0], [0.7, 1.0, 0.0], [0.0, 0.0, 0.25]]]
@@ -43,7 +43,7 @@ def test_weights_of_its_draws_are_even(is_weighted):
         at = rng.random(2000) < 0.3
         draws = [rng.multivariate_normal(*one, 2000) for one in zip(MEANS, COVARIANCES)]  # noqa: B905
         theta, log_weights = np.where(at[:, None], *draws), np.zeros(2000)
-    parts, shares = student_mixture.fit(theta, log_weights, np.random.default_rng(2))
+    parts, shares = student_mixture(theta, log_weights, np.random.default_rng(2))
     assert shares.sum() == pytest.approx(1.0)
     log_ratio = weighed(parts, shares)
     assert effective_sample_size(log_ratio) > 0.7 * len(log_ratio)
@@ -53,7 +53,7 @@ def test_weights_of_its_draws_are_even(is_weighted):
 @pytest.mark.parametrize("m, d", [(3, 8), (40, 2), (1, 2)])
 def test_few_particles_have_a_mixture_too(m, d):
     theta = np.random.default_rng(m).standard_normal((m, d))
-    parts, shares = student_mixture.fit(theta, np.zeros(m), np.random.default_rng(0))
+    parts, shares = student_mixture(theta, np.zeros(m), np.random.default_rng(0))
     assert all(np.isfinite(one.factor).all() for one in parts) and np.isfinite(shares).all()
     points = np.concatenate([draw(one, 10, np.random.default_rng(1)) for one in parts])
     assert np.isfinite(mixture_log_density(parts, shares, points)).all()
@@ -63,5 +63,5 @@ def test_one_particle_with_all_the_weight_has_a_mixture():
     """Others are so far away that squares of distances, in its units, have no number."""
     theta = np.append(1e5 * np.random.default_rng(0).standard_normal((99, 1)), [[2.0]], axis=0)
     log_weights = np.append(np.full(99, -800.0), 0.0)
-    parts, shares = student_mixture.fit(theta, log_weights, np.random.default_rng(0))
+    parts, shares = student_mixture(theta, log_weights, np.random.default_rng(0))
     assert np.isfinite(mixture_log_density(parts, shares, theta)).all()

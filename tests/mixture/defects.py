@@ -62,8 +62,8 @@ DEFECTS = [
     Defect(
         "a path from near the rows is taken for one from the prior",
         "engine/smc.py",
-        "moves = MarkovMoves(first, batches, before, scheme)",
-        "moves = MarkovMoves(model, batches, before, scheme)",
+        "moves = MarkovMoves(first, batches, start.before)",
+        "moves = MarkovMoves(model, batches, start.before)",
         "mixture/test_smc.py",
     ),
     Defect(

@@ -187,7 +187,7 @@ DEFECTS = [
     ),
     Defect(
         "stacking forgets how often rows count",
-        "engine/weighting.py",
+        "engine/particles.py",
         "gain = density.T @ (weight / mixed)",
         "gain = density.T @ (weight.mean() / mixed)",
         "sparse_gp/test_particles.py",

@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd import SparseGPRegressorPMD
-from skpmd.engine.weighting import stacked
+from skpmd.engine.particles import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._descent import maximise_evidence

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 
-from skpmd.engine import importance, loop, mirror, rejuvenation, reweight, smc, weighting
+from skpmd.engine import importance, loop, mirror, particles, rejuvenation, reweight, smc
 from skpmd.proposals import hmc, importance_rounds
 
 STEP = mirror.segments.__code__  # every step is made of segments
@@ -24,8 +24,8 @@ PARTS = {
     importance.ProposalDraws.__call__.__code__: "rejuvenation: fitted proposals",
     smc.MarkovMoves.__call__.__code__: "rejuvenation: MCMC moves",
     hmc.hamiltonian.__code__: "HMC",
-    weighting.stacked.__code__: "stacking",
-    weighting.stacking_step.__code__: "stacking",
+    particles.stacked.__code__: "stacking",
+    particles.stacking_step.__code__: "stacking",
 }
 
 
@@ -63,7 +63,7 @@ def _about(frame):
         yield phase
     if given["model"].has_block:
         yield "conjugate block"
-    asked = given["rejuvenate_first"] or phase == "importance reweighting"
+    asked = given["rejuvenation"].first or phase == "importance reweighting"
     if given["settings"].rejuvenation == "never" and not asked:
         yield "rejuvenation: none"
 

@@ -2,7 +2,10 @@
 
 import ast
 
+import numpy as np
+
 from tests.tools import house
+from tests.tools.source import needs_source
 
 MODULE = '''"""Documentation,
 of two lines."""
@@ -31,7 +34,26 @@ def test_long_functions_and_records_are_named():
 
 
 def test_a_trace_has_the_files_of_a_call():
-    from skpmd.engine import sums
+    from skpmd._runtime import threads
 
-    files, both = house.trace(lambda: list(sums.batches_of([1])))
-    assert files == ["engine/sums.py"] and not both
+    files, both, back = house.trace(lambda: list(threads.batches_of([1])))
+    assert files == ["_runtime/threads.py"] and not both and not back
+
+
+def test_maps_call_back_what_they_are_given():
+    from skpmd.engine import mirror
+    from skpmd.engine.model import Batch
+    from tests.tools.exact_models import NormalMean
+
+    batch = Batch(np.zeros((3, 1)), None, np.ones(3))
+    files, both, back = house.trace(
+        lambda: mirror.log_likelihood(NormalMean(), np.zeros((2, 1)), [batch])
+    )
+    assert {"_runtime/threads.py", "engine/mirror.py"} <= set(files)
+    assert not both and back == [("_runtime/threads.py", "engine/mirror.py")]
+
+
+@needs_source
+def test_nothing_but_the_exceptions_is_over_the_limits():
+    """An exception that is none any more goes, too."""
+    assert house.over_the_limits().keys() == house.EXCEPTIONS.keys()

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from skpmd._base.steps import ReportedBatches
+from skpmd._runtime.threads import n_rows
 from skpmd.engine.model import Batch
-from skpmd.engine.sums import n_rows
 from skpmd.linear._bernoulli import LogisticModel
 
 from ..harness.comparison import estimator

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd._rows.rows import Rows
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import systematic
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._fit import initialise

@@ -11,7 +11,7 @@ been read are not read again, so the error of a move stays.
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd.engine.resampling import systematic
+from skpmd.engine.particles import systematic
 
 from .problem import Clock, Snapshot, batches, marks
 

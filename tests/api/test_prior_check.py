@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from skpmd.custom._prior import PriorCheck, check_prior
 from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
-from skpmd.engine.prior_check import PriorCheck, check_prior
 
 
 class Prior(Model):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.engine.weighting import posterior, stacked, uniform
+from skpmd.engine.particles import equal_log_weights, log_weights, stacked
 
 OF_COMPONENTS = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
 
@@ -43,6 +43,6 @@ def test_weights_of_rows_are_repetitions(table):
 
 
 def test_other_weights():
-    np.testing.assert_allclose(np.exp(uniform(4)), 0.25)
+    np.testing.assert_allclose(np.exp(equal_log_weights(4)), 0.25)
     values = np.array([-1e4, -1e4 + np.log(3.0)])
-    np.testing.assert_allclose(np.exp(posterior(values)), [0.25, 0.75])
+    np.testing.assert_allclose(np.exp(log_weights(values)), [0.25, 0.75])
