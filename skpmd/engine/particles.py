@@ -90,7 +90,7 @@ def whitened(theta, mean, chol):
     return solve_triangular(chol, (theta - mean).T, lower=True).T
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def log_sum_exp(values):
     """Log of the sum of exponentials of a vector, stable; -inf where nothing is finite."""
     top = -np.inf
@@ -104,7 +104,7 @@ def log_sum_exp(values):
     return top + np.log(total)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def effective_sample_size(log_ratio):
     """Kish's effective sample size of unnormalised log weights, 0 where all are -inf."""
     top = -np.inf

@@ -57,7 +57,7 @@ def random_draws(weights, n, rng):
     return rng.permutation(systematic(weights, n, rng))
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def _invert(weights, points):
     """Invert the cumulative weights at ascending points in [0, 1)."""
     ancestors = np.empty(len(points), np.int64)
