@@ -34,7 +34,7 @@ from skpmd._base.validation import (
 from skpmd._base.version import __version__, other_version
 from skpmd._rows.table import BlockTable
 from skpmd._runtime.call import Call, current, during
-from skpmd._runtime.display import listeners_of
+from skpmd._runtime.display import hearing_of_kernels, listeners_of
 from skpmd._runtime.threads import threads
 from skpmd._typing import Value
 from skpmd.engine.loop import Options, is_ctrl_c
@@ -203,7 +203,8 @@ class ParticleEstimator(BaseEstimator):
         self._check_parameters()
         listeners = listeners_of(of_fit) if getattr(self, "verbose", 0) else []
         call = Call(getattr(self, "max_time", None), listeners)
-        with self._rollback_on_error() as on_error, during(call), self._threads():
+        compiling = hearing_of_kernels(listeners)
+        with self._rollback_on_error() as on_error, during(call), compiling, self._threads():
             if not of_fit:
                 yield on_error
                 return

@@ -1,6 +1,9 @@
 """Listeners that show how far a `Call` has come: bars of tqdm where it is installed, or lines."""
 
+from contextlib import nullcontext
 from time import perf_counter
+
+from numba.core.event import Listener, install_listener
 
 _SECONDS = 1.0  # Between two lines, and until a part of a stream shows anything.
 _UNNAMED = "other work"  # What no phase names; it is shown where it lasts.
@@ -20,6 +23,25 @@ def listeners_of(of_fit):
     except ImportError:
         return [Lines(delay)]
     return [Bars(tqdm, delay)]
+
+
+def hearing_of_kernels(listeners):
+    """Context in which listeners hear that kernels are compiled, for nothing else happens then."""
+    return install_listener("numba:compile", _Compiling(listeners)) if listeners else nullcontext()
+
+
+class _Compiling(Listener):
+    """Says it once: further kernels follow."""
+
+    def __init__(self, listeners):
+        self._listeners = list(listeners)
+
+    def on_start(self, event):
+        while self._listeners:
+            self._listeners.pop().write("compiling kernels, which later processes read from disk")
+
+    def on_end(self, event):
+        pass
 
 
 class Lines:

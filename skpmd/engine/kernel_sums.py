@@ -19,6 +19,9 @@ _NOWHERE = np.float32(-1e30)  # Log weight of no centre.
 # Sums may be taken in any order, and no nan occurs. What others call is inlined, or the process
 # that compiles would take sums in another order than later ones.
 _FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
+# Wrappers for calls from C, and of inner kernels from Python, take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
 class Tiles(NamedTuple):
@@ -81,7 +84,7 @@ def _numbers(own, n):
     return np.full(n, -1) if own is None else own
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
+@njit(**_INNER, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _log_terms(x, centres, log_weights, out):
     """Write log w_j - |x - c_j|^2 / 2 of one tile, and return the largest."""
     d, lanes = centres.shape
@@ -107,7 +110,7 @@ def _log_terms(x, centres, log_weights, out):
     return top
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
+@njit(**_INNER, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _exponentials(x, top, scratch):
     """Replace x_j by exp(x_j - top), 0 where that is below 1e-34, and return the sum.
 
@@ -139,7 +142,7 @@ def _exponentials(x, top, scratch):
     return total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(**_INNER, forceinline=True)
 def _point(centres, log_weights, x, own, terms, scratch):
     """Terms of one point's sum relative to the largest: (their sum, log of the largest)."""
     n_tiles, _, lanes = centres.shape
@@ -158,7 +161,7 @@ def _point(centres, log_weights, x, own, terms, scratch):
     return total, top
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def _log_sums(centres, log_weights, points, own, out):
     terms = np.empty(log_weights.shape, dtype=np.float32)
     scratch = np.empty(log_weights.shape[1], dtype=np.float32)
@@ -167,7 +170,7 @@ def _log_sums(centres, log_weights, points, own, out):
         out[i] = np.log(total) + top if top > 0.5 * _NOWHERE else -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
+@njit(**_INNER, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _dot(x, y):
     total = np.float32(0.0)
     for j in range(len(x)):
@@ -175,7 +178,7 @@ def _dot(x, y):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def _responsibilities(centres, log_weights, points, own, w, out, means, totals):
     n_tiles, d, lanes = centres.shape
     terms = np.empty(log_weights.shape, dtype=np.float32)
@@ -218,7 +221,7 @@ def compact_log_sums(centres, log_weights, points, radius):
         return np.log(out) + top
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(**_KERNEL, fastmath=_FAST, error_model="numpy")
 def _compact_sums(tiles, shares, points, out):
     n_tiles, d, lanes = tiles.shape
     left = np.empty(lanes)

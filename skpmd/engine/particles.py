@@ -117,7 +117,7 @@ def squared_distances(points, centres):
     return np.maximum(table, 0.0, out=table)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def log_sum_exp(values):
     """Log of the sum of exponentials of a vector, stable; -inf where nothing is finite."""
     top = -np.inf
@@ -131,7 +131,7 @@ def log_sum_exp(values):
     return top + np.log(total)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def effective_sample_size(log_ratio):
     """Kish's effective sample size of unnormalised log weights, 0 where all are -inf."""
     top = -np.inf
@@ -210,7 +210,7 @@ def random_draws(weights, n, rng):
     return rng.permutation(systematic(weights, n, rng))
 
 
-@njit(cache=True)
+@njit(cache=True, no_cfunc_wrapper=True)
 def _invert(weights, points):
     """Invert the cumulative weights at ascending points in [0, 1)."""
     ancestors = np.empty(len(points), np.int64)

@@ -15,7 +15,7 @@ def ends_of(first):
     return np.cumsum(np.arange(len(first)) - first + 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
 def solve_lower(roots, first, values):
     """F^-1 v for vectors v (m, d)."""
     m, d = values.shape
@@ -32,7 +32,7 @@ def solve_lower(roots, first, values):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
 def solve_transposed(roots, first, values):
     """F'^-1 v for vectors v (m, d)."""
     m, d = values.shape
@@ -48,7 +48,7 @@ def solve_transposed(roots, first, values):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def times_transposed(roots, first, values):
     """F' v for vectors v (m, d)."""
     m, d = values.shape

@@ -6,7 +6,8 @@ own, so that the answer does not depend on which thread takes which documents. A
 
 The first fit waits until kernels are compiled. Of what compiles slowly they make little use:
 ``max``, ``sum``, ``np.zeros``, an array written onto another (which compiles the text of an
-error), arrays of many kinds, and arguments of more than one type.
+error), arrays of many kinds, arguments of more than one type, and counters that begin at a literal
+0, whose type every loop around them finds in a further round.
 """
 
 import math
@@ -533,10 +534,10 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     K, total = len(alpha), 0.0
     for k in range(K):
         total += chosen[k]
-    k = other = 0
+    k = other = np.int64(0)
     for i in range(2):
         state, u = _next_uniform(state)
-        k, other = other, 0
+        k, other = other, np.int64(0)
         if i and u < 0.5:
             other = int(2.0 * u * K)
             continue
@@ -546,10 +547,10 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
             other += 1
     if k == other or words[k] + words[other] <= 0.0:
         return state
-    n = 0
+    n = np.int64(0)
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
-        found = 0
+        found = np.int64(0)
         for i in range(tokens):
             found += assigned[j, i] == k or assigned[j, i] == other
         if found:
@@ -714,7 +715,8 @@ def first_topics(
     scratch = np.empty((4, nb * _BLOCK), dtype=np.float32)
     scratch[:] = np.float32(0.0)
     mass, own, joint, sums = scratch[0], scratch[1], scratch[2], scratch[3, :nb]
-    moments, weight, at = np.empty((4, 1)), np.float32(0.0), 0  # None of the sweeps is counted.
+    moments, weight = np.empty((4, 1)), np.float32(0.0)  # None of the sweeps is counted.
+    at = np.int64(0)
     for d in range(n):
         a, b = indptr[d], indptr[d + 1]
         for j in range(b - a):
@@ -736,7 +738,7 @@ def first_topics(
 @njit(**_KERNEL)
 def count_topics(indptr, indices, counts, weight, topics, words, totals):
     """Add the words of all documents to those of their topics, times the documents' weights."""
-    at = 0
+    at = np.int64(0)
     for d in range(len(indptr) - 1):
         for j in range(indptr[d], indptr[d + 1]):
             tokens, each = _tokens(counts[j])
@@ -764,7 +766,7 @@ def gibbs_pass(
     sums, inverse = scratch[3, :nb], scratch[4, :K]
     for k in range(K):
         inverse[k] = 1.0 / (totals[k] + prior_totals[k])
-    many_rows, start = prior.shape[0] > 1, 0
+    many_rows, start = prior.shape[0] > 1, np.int64(0)
     for d in range(len(indptr) - 1):
         for k in range(K):
             mass[k] = alpha[k]

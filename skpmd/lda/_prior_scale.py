@@ -123,7 +123,7 @@ def _rises(scales, groups, rows):
     return sum(np.log(b * scales[:, None] + steps) @ row for b, row in pairs)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _tally_one(x, total, inverse, n, out):
     """Add P(more than j of n draws are of a word) for j = 0, 1, ...; x of the total are this word.
 
@@ -147,7 +147,7 @@ def _tally_one(x, total, inverse, n, out):
             break
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cfunc_wrapper=True)
 def _tally_draws(counts, scale, totals, inverse, draws, groups, out):
     """Expected numbers of rows drawn more than 0, 1, ... times: hypergeometric, for each column.
 

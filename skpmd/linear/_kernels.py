@@ -4,9 +4,11 @@ import numpy as np
 from numba import njit
 
 LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
+# Wrappers for calls from C take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def _exponential(x, shifted, length):
     """e^x of up to 128 numbers x <= 0 in place; ``shifted`` is scratch space of the same length.
 
@@ -40,7 +42,7 @@ def _exponential(x, shifted, length):
         x[j] *= shifted[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def _logarithm(x, length):
     """Logarithm of up to 128 positive numbers x = 2^k f in place, f from 2^(-1/2) to 2^(1/2)."""
     power = np.empty(LANES)
@@ -71,7 +73,7 @@ def _logarithm(x, length):
         x[j] = exponent[j] * 0.6931471805599453 + 2.0 * q * (1.0 + t * p)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def add_log_sigmoid(table, sign, weight, total, differentiate):
     """Add sum_n weight_n * log sigmoid(sign_n * table[i, n]) to total[i].
 
@@ -121,7 +123,7 @@ def add_log_sigmoid(table, sign, weight, total, differentiate):
         total[i] += subtotal
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def expected_derivatives(centre, spread, sign, weight, nodes, node_weights):
     """Weighted E[d/dz log sigmoid(s z)] and E[-d2/dz2] of each row, z ~ N(centre, spread^2)."""
     slope = np.empty(len(centre))
@@ -146,7 +148,7 @@ def expected_derivatives(centre, spread, sign, weight, nodes, node_weights):
     return slope, curvature
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def expected_third(centre, spread, weight, nodes, node_weights):
     """Weighted E[d3/dz3 log sigmoid(z)] of each row, z ~ N(centre, spread^2)."""
     out = np.empty(len(centre))
@@ -162,7 +164,7 @@ def expected_third(centre, spread, weight, nodes, node_weights):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def add_log_softmax(table, label, weight, total, differentiate):
     """Add sum_n weight_n * log softmax(table[i, :, n])[label_n] to total[i].
 
@@ -214,7 +216,7 @@ def add_log_softmax(table, label, weight, total, differentiate):
         total[i] += subtotal
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def expected_softmax(centre, spread, nodes):
     """E[p_k] and E[p_k p_l] with p = softmax(z) and z ~ N(centre, spread), for each row.
 

@@ -12,9 +12,11 @@ _E6, _E5, _E4 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8
 _E3, _E2, _E1 = np.float32(4.1665795e-2), np.float32(1.6666665e-1), np.float32(0.5)
 _ZERO, _ONE, _BIAS, _FRACTION = np.float32(0.0), np.float32(1.0), np.int32(127), np.int32(23)
 _ROUNDING = np.float32(1e-6)  # So much of a variance is rounding.
+# Wrappers for calls from C take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def _single_exponential(x, shifted, length):
     """e^x of up to 128 float32 numbers x <= 0 in place, to 1e-7; as `_exponential`."""
     bits = shifted.view(np.int32)
@@ -35,7 +37,7 @@ def _single_exponential(x, shifted, length):
         x[j] *= shifted[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def sigmoid_slopes(table, weight):
     """Replace float32 logits by |w_n| times the derivative of log sigmoid(sign(w_n) z).
 
@@ -58,7 +60,7 @@ def sigmoid_slopes(table, weight):
                 z[j] = w[j] * top / (_ONE + e)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def softmax_slopes(table, label, weight):
     """Replace float32 logits (m, K, n) by weight_n (1{k = label_n} - p_k), as `sigmoid_slopes`."""
     m, n_classes, n = table.shape
@@ -92,7 +94,7 @@ def softmax_slopes(table, label, weight):
                 table[i, label[start + j], start + j] += w[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def average_sigmoids(table, centre, scale, weight, averages):
     """Averages of sigmoid(-z) and sigmoid(z) over particles i, z_in = centre_n + scale_n table_in.
 
@@ -126,7 +128,7 @@ def average_sigmoids(table, centre, scale, weight, averages):
                 averages[1, start + j] += above[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def average_softmaxes(table, centre, weight, averages):
     """Averages (K, n) of softmax(z) over particles i, z_ikn = centre_kn + table_ikn.
 
@@ -167,7 +169,7 @@ def average_softmaxes(table, centre, weight, averages):
                     averages[k, start + j] += sums[k, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def _factorise(spread, d, n):
     """Cholesky factors in place of the lower triangles (d (d + 1) / 2, n) of n matrices.
 
@@ -196,7 +198,7 @@ def _factorise(spread, d, n):
             bound[j] = _ONE / root if root > _ZERO else _ZERO
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def average_normal_softmaxes(centre, spread, nodes, averages):
     """Averages (K, n) of softmax(z) where z has a normal distribution, for n <= 128 rows.
 

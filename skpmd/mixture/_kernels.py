@@ -17,9 +17,12 @@ _SIDE, _AT_ONCE = 32, 8
 _LOG_PI = math.log(math.pi)
 # From here on log gammas lose more digits than the series does.
 _HUGE = 1e6
+# Wrappers for calls from C, and of inner kernels from Python, take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _log_gamma_rise(a, h):
     """As `skpmd.mixture._particles.log_gamma_rise`, of two numbers."""
     if a <= _HUGE:
@@ -28,7 +31,7 @@ def _log_gamma_rise(a, h):
     return h * math.log(a) + slope * (1.0 - (2.0 * h - 1.0) / (6.0 * a))
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def quadratic_features(X):
     """(1, x, x_i x_j for i <= j) of each row, shape (n, 1 + p + p (p + 1) / 2)."""
     n, p = X.shape
@@ -45,7 +48,7 @@ def quadratic_features(X):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def precisions(roots, out):
     """Inverses of L L' for lower triangular L, shape (n, p, p), written to ``out``.
 
@@ -76,7 +79,7 @@ def precisions(roots, out):
                 out[a, j, i] = out[a, i, j]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def responsibilities(log_joint, weight, resp, log_density, entropy):
     """Weighted responsibilities and log densities of rows, and the entropies of the labels.
 
@@ -108,7 +111,7 @@ def responsibilities(log_joint, weight, resp, log_density, entropy):
             entropy[i] -= weight[a] * (weighted / total - math.log(total))
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INNER)
 def _log_of_product(x, location, rate):
     """Sum over columns of log(1 + rate (x - location)^2) of one row and one component."""
     total, more = 0.0, 0.0  # The product is 1 + more, which may be tiny.
@@ -122,7 +125,7 @@ def _log_of_product(x, location, rate):
     return total + math.log1p(more)
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def product_log_sum(X, location, rate):
     """Sum over columns of log(1 + rate (x - location)^2), shape (n, c); few logs are taken.
 
@@ -160,7 +163,7 @@ def product_log_sum(X, location, rate):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power):
     """Log Student densities of rows whose own responsibility r has been taken out of a component.
 
@@ -200,7 +203,7 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
             log_density[a, k] += change
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter):
     """`left_out` for columns of their own precision: rank one in each of them."""
     n, p = X.shape
@@ -223,7 +226,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             log_density[a, k] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def kmeans_plusplus(X, weight, uniforms):
     """Centres by k-means++ (Arthur and Vassilvitskii 2007), shape (K, p).
 
@@ -256,7 +259,7 @@ def kmeans_plusplus(X, weight, uniforms):
     return centres
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def lloyd(X, weight, centres, steps):
     """Labels of the rows after steps of Lloyd's algorithm; the centres are moved."""
     n, p = X.shape

@@ -10,9 +10,12 @@ from numba import njit
 
 # A curvature steers proposals and need not be exact: this share is added to its diagonal.
 _JITTER = 1e-8
+# Wrappers for calls from C, and of inner kernels from Python, take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def natural_parameters(log_mixing, means, factor):
     """What multiplies (1, x, x x') in log (mixing weight x density); shape (m, K, q)."""
     m, K, p = means.shape
@@ -45,7 +48,7 @@ def natural_parameters(log_mixing, means, factor):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def relative_to_largest(log_density, top):
     """Subtract the largest of the K from log densities (m, K, n); ``top`` (m, n) receives it."""
     m, K, n = log_density.shape
@@ -60,7 +63,7 @@ def relative_to_largest(log_density, top):
                 log_density[i, k, r] -= top[i, r]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def add_shares(density, weight, total):
     """Add to ``total`` (K, n) the shares of densities (m, K, n) in their sums, weighted (m,)."""
     m, K, n = density.shape
@@ -78,7 +81,7 @@ def add_shares(density, weight, total):
                 total[k, r] += density[i, k, r] * share[r]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def parameter_gradients(count, first, second, means, factor):
     """As `skpmd.mixture._component_priors.by_parameters`."""
     m, K, p = means.shape
@@ -111,7 +114,7 @@ def parameter_gradients(count, first, second, means, factor):
     return by_means, by_factor
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def scatter_about(count, first, second, means):
     """Sum of w r (x - mu)(x - mu)', without a difference of large numbers where mu is far."""
     m, K, p = means.shape
@@ -129,7 +132,7 @@ def scatter_about(count, first, second, means):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def squares(factor):
     """C C' of lower triangular C, shape (m, K, p, p)."""
     m, K, p, _ = factor.shape
@@ -145,7 +148,7 @@ def squares(factor):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def forms(factor, away):
     """|C' v|^2 of lower triangular C and vectors v (m, K, p); shape (m, K)."""
     m, K, p = away.shape
@@ -160,7 +163,7 @@ def forms(factor, away):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def traces(root, factor):
     """tr(C' L L' C) of one lower triangular L (p, p) and lower triangular C; shape (m, K)."""
     m, K, p, _ = factor.shape
@@ -176,7 +179,7 @@ def traces(root, factor):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_INNER, error_model="numpy")
 def _factored(block, size, even):
     """Write the Cholesky factor of a block, scaled to ones on the diagonal, to ``even``."""
     finite = True
@@ -195,7 +198,7 @@ def _factored(block, size, even):
             even[a, b] = math.sqrt(max(total, _JITTER)) if a == b else total / even[b, b]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL, error_model="numpy")
 def curvature_roots(of_sticks, of_means, scatter, count, factor, ends):
     """Packed roots (m, q) of the curvature: blocks of sticks, means, columns of C.
 

@@ -14,7 +14,12 @@ import numpy as np
 from numba import njit
 
 _MIN_PIVOT = 1e-13  # Of a Cholesky factor, relative to the variance: rounding makes smaller ones.
+# Wrappers for calls from C, and of inner kernels from Python, take time to compile. Inner kernels
+# are inlined by LLVM: `inline="always"`, which copies their text before types are known, compiles
+# for three times as long.
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS["no_cfunc_wrapper"] = True
+_INNER = {**_OPTIONS, "no_cpython_wrapper": True, "forceinline": True}
 # The smallest exponent whose exponential has all digits; a number whose last bits are whole
 # numbers; and the logarithm of two in two parts, of which multiples of the first are exact.
 _LOWEST, _WHOLE = -708.0, 1.5 * 2.0**52
@@ -22,7 +27,7 @@ _PER_LOG_2 = 1.0 / math.log(2.0)
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _room(c, p, t):
     """Arrays to work in, for c neighbours, p inputs and t targets.
 
@@ -40,7 +45,7 @@ def _room(c, p, t):
     )
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _exponentials(x, n, power):
     """The first n of x, none of which is above 0, become their exponentials.
 
@@ -71,7 +76,7 @@ def _exponentials(x, n, power):
         x[i] *= power[i]
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _squared_distances(inputs, n, out):
     """Squared distances of all pairs of n neighbours and the point; how many pairs there are."""
     p, k = len(inputs), 0
@@ -98,25 +103,21 @@ def _squared_distances(inputs, n, out):
     return k
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _values_and_slopes(x, slopes, m, amplitude, shape, power):
     """The first m of x, squared distances in length scales, become covariances.
 
     ``slopes`` are their derivatives by the squared distances, 0 where there is none.
     """
+    for k in range(m):
+        slopes[k] = math.sqrt(shape * x[k])
+        x[k] = -0.5 * x[k] if shape == 0 else -slopes[k]
+    _exponentials(x, m, power)
     if shape == 0:
-        for k in range(m):
-            x[k] *= -0.5
-        _exponentials(x, m, power)
         for k in range(m):
             x[k] *= amplitude
             slopes[k] = -0.5 * x[k]
-        return
-    for k in range(m):
-        slopes[k] = math.sqrt(shape * x[k])
-        x[k] = -slopes[k]
-    _exponentials(x, m, power)
-    if shape == 1:
+    elif shape == 1:
         for k in range(m):
             x[k] *= amplitude
             slopes[k] = -0.5 * x[k] / slopes[k] if slopes[k] > 0.0 else 0.0
@@ -131,7 +132,7 @@ def _values_and_slopes(x, slopes, m, amplitude, shape, power):
             slopes[k] = -5.0 / 6.0 * (1.0 + r) * decay
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _fill(at, X, y, noise, near, amplitude, shape, room):
     """Covariances of the neighbours of a point, and beside them theirs with it; how many there are.
 
@@ -161,7 +162,7 @@ def _fill(at, X, y, noise, near, amplitude, shape, room):
     return n
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _factor(A, n, width, floor):
     """The upper triangle of A becomes U with A = U'U, and the columns after it what U' solves."""
     for a in range(n):
@@ -184,7 +185,7 @@ def _factor(A, n, width, floor):
             row[b] *= scale
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(**_INNER)
 def _left(A, n, variance, floor):
     """What n neighbours leave of the variance of their point."""
     for a in range(n):
@@ -223,7 +224,7 @@ def regression_weights(
     from the covariances of the neighbours and, last, of the point: the process is what it leaves.
     """
     c, floor, no_target = neighbours.shape[1], _MIN_PIVOT * amplitude, np.empty((len(X), 0))
-    room = _room(c, X.shape[1], 0)
+    room = _room(c, X.shape[1], no_target.shape[1])
     A = room[1]
     for i in range(len(points)):
         known = explained[i]

@@ -12,20 +12,23 @@ _REACH = 7.0
 _STEP_SD, _STEP_LINK, _MIN_NODES = 0.7, 0.8, 20
 _POINT = 1e-7  # A smaller standard deviation is none.
 _MAX_NEWTON, _CLOSE = 50, 1e-3  # Of the search for the mode, which need not be exact.
+# Wrappers for calls from C, and of inner kernels from Python, take time to compile.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(**_INNER, forceinline=True)
 def _sigmoid(f):
     near = math.exp(-abs(f))
     return (1.0 if f > 0.0 else near) / (1.0 + near)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(**_INNER, forceinline=True)
 def _log_sigmoid(f):
     return -math.log1p(math.exp(-f)) if f > 0.0 else f - math.log1p(math.exp(f))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(**_INNER, forceinline=True)
 def _mode(mean, variance):
     """Where sigmoid(f) N(f; mean, variance) is largest, roughly: from mean to mean + variance.
 
@@ -50,7 +53,7 @@ def _mode(mean, variance):
     return f
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def log_expectations(sign, mean, variance, log_z, slope, curvature):
     """log Z of Z = E sigmoid(sign f), f normal, its derivative in the mean, and minus the second.
 
@@ -95,7 +98,7 @@ def log_expectations(sign, mean, variance, log_z, slope, curvature):
         log_z[i] = at_mode + math.log(0.5 * z * step * scale / sd) - 0.5 * math.log(2.0 * math.pi)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_KERNEL)
 def sites(sign, weight, mean, variance, left, damping, precision, linear, log_z):
     """One update by moment matching of the rows' sites, in place; see `skpmd.sparse_gp._logit`."""
     n = len(sign)

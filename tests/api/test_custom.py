@@ -204,6 +204,13 @@ def test_numba_functions_are_welcome(X):
         ParticleMirrorDescent(**problem).fit(X, sample_weight=np.ones(len(X)))
 
 
+def test_a_fit_that_is_verbose_says_once_that_kernels_are_compiled(X, capfd):
+    problem = {**NORMAL_MEAN, "log_likelihood": njit(jitted_log_likelihood.py_func)}
+    for times in (1, 0):
+        ParticleMirrorDescent(**problem, random_state=0, verbose=1).fit(X)
+        assert "".join(capfd.readouterr()).count("compiling kernels") == times
+
+
 def test_same_seed_same_answer_and_no_hidden_randomness(X):
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=7)
     state = np.random.get_state()[1].copy()
