@@ -16,7 +16,7 @@ from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
-from skpmd.mixture._prior import has_two_scatters, prior_of
+from skpmd.mixture._prior import has_two_scatters, prior_of, widened
 from skpmd.mixture._rows import RowView, pieces, reservoir_size, retained_of
 from skpmd.mixture._scaler import Scaler, limits_of, medians
 
@@ -103,7 +103,9 @@ def _fit_under(parameters, rows, weight, rng, before, retained, is_wide):
     sample, all_rows = (retained.rows.X, retained.sampled_weight()), (rows, weight)
     scaler = Scaler.of(*sample, K, kind, None if retained.complete else all_rows)
     X, sample = rows.scaled(scaler), (scaler.transform(sample[0]), sample[1])
-    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample, is_wide=is_wide)
+    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", sample)
+    if is_wide:
+        prior = widened(prior, parameters.prior, weight.sum())
     model = ConjugateMixture(prior, scaler)
     m = n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
@@ -392,9 +394,9 @@ def _with_prior_of_now(parameters, fit, retained, counts):
     """A fit with other counts; the prior is not in them, and its defaults follow the rows."""
     scaler = fit.scaler
     X, weight = scaler.transform(retained.rows.X), retained.sampled_weight()
-    prior = prior_of(
-        parameters.prior, X, weight, scaler, "conjugate", total=counts.total, is_wide=fit.is_wide
-    )
+    prior = prior_of(parameters.prior, X, weight, scaler, "conjugate", total=counts.total)
+    if fit.is_wide:
+        prior = widened(prior, parameters.prior, counts.total)
     if parameters.prior.mean_prior is None:
         prior = prior._replace(mean=medians(X, retained.rows.weight))
     model = ConjugateMixture(prior, scaler)

@@ -129,14 +129,19 @@ def has_two_scatters(parameters, n, p):
     return is_default and 1 < K and p > 1 and n < _FEW_FOR_MATRICES * K * p**2
 
 
-def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None, is_wide=False):
+def widened(prior, parameters, total):
+    """A prior of ``total`` rows with the larger one of two default scatters."""
+    factor = _WIDE_SHARE * len(prior.mean) / _share(parameters, "conjugate", total)
+    return prior._replace(covariance=factor * prior.covariance)
+
+
+def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None):
     """The prior, in scaled columns, that an estimator's parameters and rows come to.
 
     X (n, p) holds scaled rows, as an array or a `RowView`, and ``weight`` (n,) how often each
     counts. They are a sample of ``total`` rows, or all there are where that is None; ``sample``, an
     array and its weights, stands for them where that is not None. Some defaults differ between the
-    strategies, "conjugate" and "parameters". With ``is_wide`` the default scatter is the larger one
-    of `has_two_scatters`.
+    strategies, "conjugate" and "parameters".
     """
     sample = (X, weight) if sample is None else sample
     _refuse_unused(parameters)
@@ -168,9 +173,7 @@ def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None, i
         ),
         mean_scale=mean_scale,
         df=_df(parameters, p),
-        covariance=_covariance(
-            parameters, X, weight, scaler, strategy, total or weight.sum(), is_wide
-        ),
+        covariance=_covariance(parameters, X, weight, scaler, strategy, total or weight.sum()),
     )
 
 
@@ -254,12 +257,12 @@ def _moments(total, matrix, near, X, weight):
     return mean, second
 
 
-def _covariance(parameters, X, weight, scaler, strategy, total, is_wide):
+def _covariance(parameters, X, weight, scaler, strategy, total):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
     p, kind = X.shape[1], parameters.covariance_type
     matrix, independent = kind in ("full", "tied"), parameters.component_prior == "independent"
     if parameters.covariance_prior is None:
-        share = _WIDE_SHARE * p if is_wide else _share(parameters, strategy, total)
+        share = _share(parameters, strategy, total)
         covariance = _default_covariance(parameters, X, weight, share)
     else:
         with np.errstate(over="ignore"):
