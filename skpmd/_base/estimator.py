@@ -203,7 +203,7 @@ class ParticleEstimator(BaseEstimator):
         self._check_parameters()
         listeners = listeners_of(of_fit) if getattr(self, "verbose", 0) else []
         call = Call(getattr(self, "max_time", None), listeners)
-        compiling = hearing_of_kernels(listeners)
+        compiling = hearing_of_kernels(listeners) if listeners else nullcontext()
         with self._rollback_on_error() as on_error, during(call), compiling, self._threads():
             if not of_fit:
                 yield on_error

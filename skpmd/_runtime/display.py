@@ -1,6 +1,5 @@
 """Listeners that show how far a `Call` has come: bars of tqdm where it is installed, or lines."""
 
-from contextlib import nullcontext
 from time import perf_counter
 
 from numba.core.event import Listener, install_listener
@@ -27,7 +26,7 @@ def listeners_of(of_fit):
 
 def hearing_of_kernels(listeners):
     """Context in which listeners hear that kernels are compiled, for nothing else happens then."""
-    return install_listener("numba:compile", _Compiling(listeners)) if listeners else nullcontext()
+    return install_listener("numba:compile", _Compiling(listeners))
 
 
 class _Compiling(Listener):
