@@ -442,7 +442,7 @@ DEFECTS = [
         "proposals/prior_draws.py",
         "_N_DRAWS, _MAX_ROWS = 4000, 1 << 24",
         "_N_DRAWS, _MAX_ROWS = 0, 1 << 24",
-        "api/test_certificate.py",
+        "engine/test_prior_draws.py",
     ),
     Defect(
         "steps from the prior are believed without another fit",
@@ -477,7 +477,7 @@ DEFECTS = [
         "proposals/prior_draws.py",
         "np.where(known, near < _HALF * share, small)",
         "np.where(known, near < 0.0 * share, small)",
-        "api/test_certificate.py",
+        "engine/test_prior_draws.py",
     ),
     Defect(
         "parts that draws of the prior see are not looked for after steps",
