@@ -484,7 +484,7 @@ DEFECTS = [
         "proposals/from_values.py",
         "reasons += (_UNSEEN,) if task.draws.are_missed_by(last) else ()",
         "reasons += ()",
-        "api/test_certificate.py",
+        "engine/test_prior_draws.py",
     ),
     Defect(
         "a product of shards' densities keeps the surplus priors",
