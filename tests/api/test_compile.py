@@ -1,11 +1,16 @@
 """Cold starts: importing compiles nothing, a second process compiles nothing, no global state."""
 
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 
 import pytest
+from numba.core.dispatcher import Dispatcher
+
+import skpmd
 
 REPORT = """
 import importlib, json, pkgutil, sys
@@ -77,6 +82,27 @@ def test_importing_compiles_nothing(tmp_path):
     imported = report(tmp_path, IMPORTS)["imported"]
     assert imported
     assert all(signatures == 0 for signatures, _ in imported.values())
+
+
+def test_kernels_of_sums_in_any_order_are_inlined_where_they_are_called():
+    """Compiled by itself as well, each of them would have sums of two orders.
+
+    Which one runs would be up to what has been compiled before.
+    """
+    called = set()
+    for found in pkgutil.walk_packages(skpmd.__path__, "skpmd."):
+        if found.name == "skpmd.skpro":  # It needs an extra.
+            continue
+        for one in vars(importlib.import_module(found.name)).values():
+            if isinstance(one, Dispatcher):
+                inner = one.py_func.__globals__
+                called |= {inner.get(name) for name in one.py_func.__code__.co_names}
+    in_any_order = [
+        one for one in called
+        if isinstance(one, Dispatcher) and "reassoc" in one.targetoptions.get("fastmath", ())
+    ]  # fmt: skip
+    assert in_any_order
+    assert all(one.targetoptions.get("forceinline") for one in in_any_order)
 
 
 @pytest.mark.slow

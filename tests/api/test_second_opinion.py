@@ -185,6 +185,28 @@ def test_even_weights_that_nothing_contradicts_are_enough(monkeypatch):
     check(model, covariance @ X.T @ y, np.sqrt(np.diag(covariance)), of_sd=0.15)
 
 
+def test_few_particles_of_steps_contradict_what_is_half_an_sd_away(monkeypatch):
+    """Two hundred particles know a mean to .07 sds if all of them are independent."""
+    heard, confirmed = [], from_values.quickly_confirmed
+
+    def listening(*args):
+        heard.append(args)
+        return confirmed(*args)
+
+    monkeypatch.setattr("skpmd.proposals.prior_draws.PriorDraws.agree", lambda *_: False)
+    monkeypatch.setattr(from_values, "quickly_confirmed", listening)
+    ParticleMirrorDescent(
+        lambda theta, X, y: norm.logpdf(theta, 1.0, 0.5).sum(axis=1),
+        prior={"theta": norm(np.zeros(2), 2.0)}, random_state=0,
+    ).fit(ROW)  # fmt: skip
+    ((task, outcome, at_optima, _),) = heard
+    sd = np.sqrt(1.0 / (1.0 / 0.25 + 1.0 / 4.0))
+    for shift, expected in ((0.0, True), (0.5, False)):
+        moved = outcome.particles._replace(theta=outcome.particles.theta + shift * sd)
+        rng, other = np.random.default_rng(0), outcome._replace(particles=moved)
+        assert confirmed(task, other, at_optima, rng) is expected
+
+
 @pytest.mark.slow
 def test_a_model_without_a_number_far_out_ends_with_the_particles_of_steps():
     """A binomial likelihood as it is often written: 0 log 0 is no number where it saturates.

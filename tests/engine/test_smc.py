@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 from scipy.stats import kstest, multivariate_normal, norm
 
 from skpmd.engine.loop import drive, silent
+from skpmd.engine.metropolis import variance_of_increment
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.smc import Start, tempering
@@ -149,6 +151,21 @@ def test_a_symmetric_posterior_in_one_of_its_regions(x):
     assert (found.particles.theta >= 0).all()
     mean = (grid[:, 0] * joint).sum() / joint.sum()
     assert found.particles.theta.mean() == pytest.approx(mean, abs=0.01)
+
+
+def test_an_increment_of_correlated_particles_varies_as_much_as_it_says():
+    """Log mean weights of 400 draws along chains that remember half of where they were.
+
+    A variance over 4,000 chains errs by sqrt(2 / 4,000) = 2.2 %, and the bound is three of these
+    and a percent for what 400 draws are few for; without the correlation it would be three times
+    what it says.
+    """
+    rng, slope = np.random.default_rng(0), 0.1
+    noise = rng.standard_normal((4000, 400)) * np.append(1.0, np.full(399, 0.75**0.5))
+    weight = np.exp(slope * lfilter([1.0], [1.0, -0.5], noise, axis=1))
+    ess = 400 * np.exp(-(slope**2))  # That of so many draws, as their number grows.
+    expected = variance_of_increment(400, ess, 0.5)
+    assert np.log(weight.mean(axis=1)).var() == pytest.approx(expected, rel=0.076)
 
 
 def test_same_generator_same_answer_and_threshold(x):

@@ -168,12 +168,17 @@ def test_iterations_end_as_set():
 
 
 # ---------------------------------------------------------------------- averages
-def test_predictions_are_averages_over_particles():
+@pytest.mark.parametrize("alike", [False, True])
+def test_predictions_are_averages_over_particles(alike):
+    """Topics of priors of their own keep their places, and those that are alike are matched."""
     model, counts = particles(m=3, K=4, V=11)
+    if alike:
+        model = Topics(np.full((3, 4), 0.4), model.eta, model.eta_scale, 11)
     X, weights = documents(V=11), np.array([0.2, 0.5, 0.3])
     estimator = estimator_of(model, counts, weights)
     order = estimator._labels
     assert sorted(map(tuple, np.sort(order, axis=1))) == [(0, 1, 2, 3)] * 3
+    assert (order != np.arange(4)).any() == alike
     ends = estimator.max_doc_update_iter, estimator.mean_change_tol
     mass = [topic_mass(model, counts, i, of(X), *ends, stream=i)[:, order[i]] for i in range(3)]
     proportions = [one / one.sum(axis=1, keepdims=True) for one in mass]

@@ -48,6 +48,10 @@ def test_topics_are_chosen_and_those_not_shown_are_counted():
     display = TopicDisplay.from_estimator(model, topics=[1], n_words=50)
     assert display.topics.tolist() == [1] and display.probability.shape == (1, 4)
     assert not display.figure_.get_suptitle()
+    # Words too are those of the topic that was asked for.
+    most = np.argsort(-model.topic_word_, axis=1)[:, :2]
+    display = TopicDisplay.from_estimator(model, topics=[1, 0], n_words=2)
+    assert display.words == [[f"word {j}" for j in most[k]] for k in (1, 0)]
     display = TopicDisplay.from_estimator(model, max_topics=1)
     assert display.figure_.get_suptitle() == "1 of 2 topics: 1 is not shown"
     for bad in ([2], [], [0.5], 1):
