@@ -24,6 +24,10 @@ _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _INNER = {**_KERNEL, "no_cpython_wrapper": True}
 
 
+# Squares of numbers beyond it overflow in single precision: a kernel there is nowhere else.
+_FAR = 1e18
+
+
 class Tiles(NamedTuple):
     """Kernel centres, the last tile filled up by centres without weight."""
 
@@ -36,11 +40,15 @@ def tiled(centres, log_weights):
     m, d = centres.shape
     n_tiles = -(-m // _LANES)
     padded = np.zeros((n_tiles * _LANES, d), dtype=np.float32)
-    padded[:m] = centres
+    padded[:m] = np.clip(centres, -_FAR, _FAR)
     offset = np.full(n_tiles * _LANES, _NOWHERE)
     offset[:m] = np.maximum(log_weights, _NOWHERE)
     columns = padded.reshape(n_tiles, _LANES, d).transpose(0, 2, 1)
     return Tiles(np.ascontiguousarray(columns), offset.reshape(n_tiles, _LANES))
+
+
+def _in_single(points):
+    return np.clip(points, -_FAR, _FAR).astype(np.float32, order="C")
 
 
 def log_sums(tiles, points, own=None):
@@ -48,7 +56,7 @@ def log_sums(tiles, points, own=None):
 
     ``own`` (n,) is the number of a centre that is left out of the sum of each point.
     """
-    out, points = np.empty(len(points)), np.ascontiguousarray(points, np.float32)
+    out, points = np.empty(len(points)), _in_single(points)
     own = _numbers(own, len(points))
 
     def fill(some):
@@ -68,7 +76,7 @@ def responsibilities(tiles, points, w, own=None):
     """
     n, d = points.shape
     out, means, totals = np.empty(n), np.empty((n, d)), np.zeros(tiles.log_weights.shape)
-    points, own = np.ascontiguousarray(points, np.float32), _numbers(own, n)
+    points, own = _in_single(points), _numbers(own, n)
 
     def fill(start):
         rows, part = slice(start, start + _POINTS), np.zeros(totals.shape)

@@ -8,7 +8,7 @@ import numpy as np
 from skpmd._base.retained import RetainedRows, left_of_past
 from skpmd._base.steps import Records, Stream, advance, bar_of_steps
 from skpmd._rows.rows import Rows, stratified_sample
-from skpmd._runtime.call import counted, current
+from skpmd._runtime.call import counted, out_of_time, phase
 from skpmd.engine import mirror
 from skpmd.engine.loop import FullBatch, Method, Outcome, run
 from skpmd.engine.mirror import Settings
@@ -34,6 +34,7 @@ INITS = ("mixed", "k-means++", "kmeans", "random_from_data", "random")
 # "kmeans" sees more rows by this factor: its starts differ enough.
 _MORE_ROWS = 10
 _LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
+_SECOND = "the fit under a larger prior scatter"
 # A particle is a whole mixture: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
 
@@ -89,10 +90,14 @@ def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
     """
     given = parameters, rows, weight, rng, before, retained
     fit = _fit_under(*given, is_wide=False)
-    is_over = fit.interrupted or current().is_over()
-    if is_over or not has_two_scatters(parameters.prior, weight.sum(), rows.shape[1]):
+    if fit.interrupted or not has_two_scatters(parameters.prior, weight.sum(), rows.shape[1]):
         return fit
-    wide = _fit_under(*given, is_wide=True)
+    if out_of_time(_SECOND):
+        return fit
+    with phase("larger prior scatter"):
+        wide = _fit_under(*given, is_wide=True)
+    if wide.interrupted or out_of_time(_SECOND):  # It cannot be compared with one that is whole.
+        return fit._replace(interrupted=wide.interrupted)
     return fit if stacked(fit)[1] > stacked(wide)[1] + UNLIKE else wide
 
 

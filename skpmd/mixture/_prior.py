@@ -126,7 +126,8 @@ def has_two_scatters(parameters, n, p):
     """
     K = parameters.n_components
     is_default = parameters.covariance_prior is None and parameters.covariance_type == "full"
-    return is_default and 1 < K and p > 1 and n < _FEW_FOR_MATRICES * K * p**2
+    is_larger = _WIDE_SHARE * p > _share(parameters, "conjugate", n)
+    return is_default and K > 1 and n < _FEW_FOR_MATRICES * K * p**2 and is_larger
 
 
 def widened(prior, parameters, total):

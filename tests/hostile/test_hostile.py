@@ -236,8 +236,9 @@ def check(name, case):
 
 
 def state(estimator):
-    """What an estimator is, but for its parameters."""
-    own = {k: v for k, v in vars(estimator).items() if k not in estimator.get_params(deep=False)}
+    """What an estimator is, but for its parameters and for what it can make again."""
+    others = {*estimator.get_params(deep=False), "_cache"}
+    own = {k: v for k, v in vars(estimator).items() if k not in others}
     return joblib.hash(pickle.dumps(own))
 
 
@@ -283,6 +284,11 @@ FOUND = (
         for n in (1, 2)
     ),
     (
+        "logistic", {}, 3,
+        (("partial_fit", _rows(21, "rounded", 584), "0, 1", "many scales", {"classes": "own"}),),
+        [("query", _rows(1), False, "0, 1", [(17, {"theta": 1})])],
+    ),
+    (
         "classes of a process", {}, 2,
         (("fit", _rows(15), "0, 1", "many scales", {"classes": "own"}),), [],
     ),
@@ -293,7 +299,7 @@ FOUND = (
 )  # fmt: skip
 
 
-@pytest.mark.slow_but("classes of a process-parameters8-1-first8-others8")
+@pytest.mark.slow_but("classes of a process-parameters9-1-first9-others9")
 @pytest.mark.parametrize("name, parameters, p, first, others", FOUND)
 def test_cases_that_were_found(name, parameters, p, first, others):
     with warnings.catch_warnings():

@@ -1,6 +1,7 @@
 """Mixtures of tables in raw units: what is odd in a few rows or columns leaves the others alone."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from skpmd import GaussianMixturePMD
+from skpmd.mixture import _conjugate_fit
 from skpmd.mixture._kernels import product_log_sum
 from skpmd.mixture._scaler import Scaler
 
@@ -253,3 +255,32 @@ def test_a_stream_keeps_the_scatter_that_its_rows_have_chosen():
     for part in np.array_split(X, 5):
         stream.partial_fit(part)
     assert stream.covariance_prior_[0, 0] > 0.5
+
+
+def test_few_rows_in_few_columns_have_one_default_scatter():
+    """Theirs is larger than the one that is for many columns."""
+    X, _ = groups(32, [[0.0, 0.0, 0.0], [3.0, 3.0, 3.0]])
+    assert fitted(X, 4).covariance_prior_[0, 0] > 0.5 * X[:, 0].var()
+
+
+@pytest.mark.parametrize("end", ["interrupt", "time"])
+def test_a_second_fit_that_is_ended_is_not_compared(monkeypatch, end):
+    """Ctrl-C is not lost, nor a warning that time is over: the result is that of the first fit."""
+    X, _ = groups(100, 2.0 * np.random.default_rng(0).normal(size=(3, 8)))
+    first = fitted(X, 3)  # The larger one is kept.
+    fit, ended = _conjugate_fit._fit_under, []
+
+    def under(*given, is_wide):
+        found = fit(*given, is_wide=is_wide)
+        if is_wide:
+            ended.append(is_wide)
+        return found._replace(interrupted=is_wide and end == "interrupt")
+
+    monkeypatch.setattr(_conjugate_fit, "_fit_under", under)
+    if end == "time":
+        monkeypatch.setattr(_conjugate_fit, "out_of_time", lambda what: bool(ended))
+    mixture = GaussianMixturePMD(3, random_state=0)
+    with pytest.raises(KeyboardInterrupt) if end == "interrupt" else nullcontext():
+        mixture.fit(X)
+    assert ended and mixture.diagnostics_["interrupted"] == (end == "interrupt")
+    assert mixture.covariance_prior_[0, 0] < first.covariance_prior_[0, 0]
