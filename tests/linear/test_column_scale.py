@@ -386,6 +386,18 @@ def test_few_first_rows_do_not_decide_on_units():
     assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.2
 
 
+def test_weights_of_first_rows_decide_on_units_as_copies_do():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 3))
+    y = X[:, 0] + 0.5 * rng.standard_normal(90) > 0.0
+    weighted = BayesianLogisticRegressionPMD(random_state=0)
+    copied = BayesianLogisticRegressionPMD(random_state=0)
+    for rows in np.split(np.arange(90), 3):
+        weighted.partial_fit(X[rows], y[rows], [False, True], sample_weight=np.full(30, 2.0))
+        copied.partial_fit(np.repeat(X[rows], 2, axis=0), np.repeat(y[rows], 2), [False, True])
+    np.testing.assert_allclose(weighted.coef_, copied.coef_, rtol=1e-6)
+
+
 def test_a_stream_is_warned_of_too():
     X, y = rows()
     with pytest.warns(UserWarning, match=r"1 of 3 columns \(x1\)"):
