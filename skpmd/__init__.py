@@ -12,7 +12,9 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
     from skpmd.custom import ParticleMirrorDescent as ParticleMirrorDescent
     from skpmd.lda import LDATopicModelPMD as LDATopicModelPMD
     from skpmd.lda import TopicPosterior as TopicPosterior
+    from skpmd.linear import BayesianGLMRegressorPMD as BayesianGLMRegressorPMD
     from skpmd.linear import BayesianLogisticRegressionPMD as BayesianLogisticRegressionPMD
+    from skpmd.linear import FamilyMixture as FamilyMixture
     from skpmd.linear import GaussianPosterior as GaussianPosterior
     from skpmd.mixture import GaussianMixturePMD as GaussianMixturePMD
     from skpmd.persistence import load as load
@@ -25,7 +27,9 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
 # Where names are at home: a family is imported when it is first asked for, so that nobody waits for
 # those that are not used.
 _HOMES = {
+    "BayesianGLMRegressorPMD": "linear",
     "BayesianLogisticRegressionPMD": "linear",
+    "FamilyMixture": "linear",
     "GaussianMixturePMD": "mixture",
     "GaussianPosterior": "linear",
     "LDATopicModelPMD": "lda",

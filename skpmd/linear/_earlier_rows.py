@@ -15,7 +15,7 @@ place of all are a coreset (Campbell and Broderick 2019).
 """
 
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
 from skpmd.linear._column_scale import Units, shift_of
-from skpmd.linear._design import n_logits
-from skpmd.linear._make_model import LinearParameters, coefficient_names, linear_model
+from skpmd.linear._make_model import LinearParameters, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
@@ -52,6 +51,7 @@ class PriorOfRows(NamedTuple):
     parameters: LinearParameters
     scale: object  # A number, or one for each coefficient, (K, p).
     units: Units | None  # What it refers to, if not the given columns.
+    response: Any  # `Classes` or `Distribution`: What y is.
 
 
 class EarlierRows(NamedTuple):
@@ -60,7 +60,6 @@ class EarlierRows(NamedTuple):
     # In the units of the prior; weights are multiplied by the power of the likelihood.
     rows: Batch
     prior: PriorOfRows
-    n_classes: int
     rest: NormalRows | None  # Of rows that are not retained; None where all are.
     # Log marginal likelihood of the rows before those of the fit, and of these; None where unknown.
     log_evidence: float | None
@@ -100,15 +99,14 @@ class TiltedPrior(Prior):
         return self.prior.expected_third(mean, sd)
 
 
-def earlier_rows(parameters, features, classes):
+def earlier_rows(parameters, features, response):
     """`EarlierRows` of the posterior, or its estimator, that is the prior of the ``parameters``.
 
-    Columns and classes come in the order of ``features`` and ``classes``. None where the posterior
+    Columns and classes come in the order of ``features`` and the ``response``. None where the posterior
     holds no rows, or is one of more coefficients.
     """
     posterior = posterior_of_prior(parameters.prior)
-    names = coefficient_names(features, classes, parameters.fit_intercept)
-    n_rows = n_logits(len(classes))
+    names, n_rows = response.coefficient_names(features, parameters.fit_intercept), response.n_rows
     places = np.array(coordinates_named(posterior, names))
     earlier = getattr(posterior, "rows", None)
     if earlier is None or len(places) != len(posterior.names):
@@ -120,7 +118,7 @@ def earlier_rows(parameters, features, classes):
     columns = columns[: earlier.rows.X.shape[1]]
     rows = earlier.rows._replace(X=earlier.rows.X[:, columns])
     if n_rows > 1:
-        rows = rows._replace(y=np.argsort(classes)[rows.y.astype(np.int64)])
+        rows = response.reordered(rows, classes)
 
     def ordered(value):
         return value[np.ix_(classes, columns)] if np.ndim(value) else value
@@ -130,6 +128,7 @@ def earlier_rows(parameters, features, classes):
         old.parameters._replace(prior_mean=ordered(old.parameters.prior_mean)),
         ordered(old.scale),
         None if old.units is None else old.units.only(columns),
+        old.response if response.n_rows == 1 else response,
     )
     return earlier._replace(
         rows=rows,
@@ -143,7 +142,7 @@ def model_of(earlier):
     """The model of the prior before all rows, tilted by those that are not retained."""
     prior, rest, n_features = earlier.prior, earlier.rest, earlier.rows.X.shape[1]
     model = linear_model(
-        prior.parameters, n_features, earlier.n_classes, prior.scale, shift_of(prior.units)
+        prior.parameters, n_features, prior.response, prior.scale, shift_of(prior.units)
     )
     return model if rest is None else model.with_prior(TiltedPrior(model.prior, rest))
 
@@ -223,7 +222,7 @@ def rows_for_later(model, rows, power, posterior, prior, earlier):
     elif earlier is None:
         rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
-    return EarlierRows(rows, prior, getattr(model, "n_classes", 2), rest, known)
+    return EarlierRows(rows, prior, rest, known)
 
 
 def _reduced(model, rows, n_numbers, posterior, before):
