@@ -40,6 +40,10 @@ class AssumedDensityModel(Model):
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
         self.monitored, self.n_coordinates = model.monitored, len(gaussian.mean)
 
+    def starts(self, batches):
+        """Where searches for modes begin: at zero, whatever the model says of its own prior."""
+        return [np.zeros(self.n_coordinates)]
+
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
         if self._cubic is None:

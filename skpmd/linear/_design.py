@@ -117,8 +117,8 @@ class LinearModel(Model):
         leading-order skewness (d,) along each.
         """
         sd = np.linalg.norm(chol, axis=1)
-        third = self.prior.expected_third(mean, sd) + self.third_of_dispersions(mean, sd, batches, b)
-        of_prior = chol, third
+        third = self.prior.expected_third(mean, sd)
+        of_prior = chol, third + self.third_of_dispersions(mean, sd, batches, b)
         largest = partial(_largest_of, max_rows=max_rows)
         if are_distributed(batches):
             nothing = np.empty((0, len(mean))), np.empty(0)
@@ -236,6 +236,10 @@ class LinearModel(Model):
         for batch in map(self.known_part, batches):
             width = max(batch.X.shape[1] + 1, self.n_logits**2)
             yield from pieces([batch], self.table_size, width)
+
+    def starts(self, batches):
+        """Points (d,) where searches for modes begin: one where there is one mode."""
+        return [np.zeros(self.n_coordinates)]
 
     def known_part(self, batch):
         """A batch whose columns this likelihood reads: by default none of offset and exposure."""

@@ -102,8 +102,8 @@ class TiltedPrior(Prior):
 def earlier_rows(parameters, features, response):
     """`EarlierRows` of the posterior, or its estimator, that is the prior of the ``parameters``.
 
-    Columns and classes come in the order of ``features`` and the ``response``. None where the posterior
-    holds no rows, or is one of more coefficients.
+    Columns and classes come in the order of ``features`` and the ``response``. None where the
+    posterior holds no rows, or is one of more coefficients.
     """
     posterior = posterior_of_prior(parameters.prior)
     names, n_rows = response.coefficient_names(features, parameters.fit_intercept), response.n_rows

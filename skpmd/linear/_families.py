@@ -53,6 +53,7 @@ class Family:
     name, links, kernel = "", (), None
     is_count = False  # Whether y are whole numbers.
     is_real = False  # Whether y has a location and a scale of its own.
+    has_outliers = False  # Whether its log density is not concave in the predictor.
     default_scale = 1.0  # Of the prior of the first dispersion.
     of_what = "numbers"  # What y has to be, for errors.
 
@@ -108,6 +109,7 @@ class StudentT(_Real):
     """Student's distribution; its dispersions are a scale and the degrees of freedom."""
 
     name, kernel = "student_t", staticmethod(kernels.add_student_t)
+    has_outliers = True
 
     def priors(self, scale):
         """A half-Student-t scale, degrees of freedom by Juarez and Steel (2010); see `Family`."""

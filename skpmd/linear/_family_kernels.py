@@ -49,6 +49,37 @@ def _exponential(x, scratch, length):
         x[j] *= scratch[j]
 
 
+@njit(**_KERNEL, error_model="numpy")
+def _logarithm(x, length):
+    """Logarithm of up to 128 positive numbers in place; see the kernel of this name there."""
+    power = np.empty(_LANES)
+    bits = power.view(np.int64)
+    exponent = np.empty(_LANES)
+    for j in range(length):
+        power[j] = x[j] * 1.4142135623730951
+    for j in range(length):
+        bits[j] = (bits[j] >> 52) - 1023
+    for j in range(length):
+        exponent[j] = bits[j]
+    for j in range(length):
+        bits[j] = (1023 - bits[j]) << 52  # This builds 2^-k.
+    for j in range(length):
+        # log f = 2 atanh(q) with q = (f - 1) / (f + 1) and |q| < 0.172.
+        f = x[j] * power[j]
+        q = (f - 1.0) / (f + 1.0)
+        t = q * q
+        p = 1 / 19.0 + t * (1 / 21.0)
+        p = 1 / 17.0 + t * p
+        p = 1 / 15.0 + t * p
+        p = 1 / 13.0 + t * p
+        p = 1 / 11.0 + t * p
+        p = 1 / 9.0 + t * p
+        p = 1 / 7.0 + t * p
+        p = 1 / 5.0 + t * p
+        p = 1 / 3.0 + t * p
+        x[j] = exponent[j] * 0.6931471805599453 + 2.0 * q * (1.0 + t * p)
+
+
 @njit(**_KERNEL)
 def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Normal, phi = (sd,): -(y - mu)^2 / (2 sd^2); links identity and log."""
@@ -203,10 +234,44 @@ def _log_normal_cdf(z):
     return -0.5 * z * z - _LOG_ROOT_TWO_PI - math.log(-z) + math.log(series)
 
 
+@njit(**_KERNEL, error_model="numpy")
+def _add_logit(table, y, size, weight, total, curvature, order):
+    """The same with a logit link: y z - size log(1 + e^z)."""
+    m, n = table.shape
+    small, scratch = np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        value = 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                small[j] = -abs(z[j])
+            _exponential(small, scratch, length)
+            for j in range(length):
+                scratch[j] = 1.0 + small[j]
+            _logarithm(scratch, length)
+            for j in range(length):
+                soft = max(z[j], 0.0) + scratch[j]
+                value += weight[start + j] * (y[start + j] * z[j] - size[start + j] * soft)
+            if order > 1:
+                for j in range(length):
+                    e, w = small[j], weight[start + j] * size[start + j]
+                    curvature[i, start + j] = w * e / (1.0 + e) ** 2
+            if order > 0:
+                for j in range(length):
+                    e = small[j]
+                    p = (1.0 if z[j] > 0.0 else e) / (1.0 + e)
+                    z[j] = weight[start + j] * (y[start + j] - size[start + j] * p)
+        total[i] += value
+
+
 @njit(**_KERNEL)
 def add_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Binomial with links logit, probit and cloglog: y log mu + (size - y) log(1 - mu)."""
     m, n = table.shape
+    if link == LOGIT:
+        _add_logit(table, y, size, weight, total, curvature, order)
+        return
     for i in range(m):
         value = 0.0
         for j in range(n):
@@ -246,6 +311,52 @@ def _gammas(x):
     return value + shift, first, second
 
 
+@njit(**_KERNEL, error_model="numpy")
+def _add_beta_values(table, odds, log_rest, weight, phi, total):
+    """What `add_beta` adds to the total, for a logit link.
+
+    log Gamma(x) is Stirling's series at x + 8 less the logarithm of x (x + 1) ... (x + 7).
+    """
+    m, n = table.shape
+    small, scratch = np.empty(_LANES), np.empty(_LANES)
+    product, log_a, log_b = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        precision, value = phi[i, 0], 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                small[j] = -abs(z[j])
+            _exponential(small, scratch, length)
+            for j in range(length):
+                e = small[j]
+                share, other = 1.0 / (1.0 + e), e / (1.0 + e)
+                a = max((share if z[j] > 0.0 else other) * precision, 1e-30)
+                b = max((other if z[j] > 0.0 else share) * precision, 1e-30)
+                low, high = 1.0, 1.0
+                for k in range(8):
+                    low *= a + k
+                    high *= b + k
+                small[j], scratch[j], log_a[j], log_b[j] = a, b, a + 8.0, b + 8.0
+                product[j] = low
+                z[j] = high
+            _logarithm(log_a, length)
+            _logarithm(log_b, length)
+            _logarithm(product, length)
+            _logarithm(z, length)
+            for j in range(length):
+                a, b = small[j], scratch[j]
+                r, q = 1.0 / (a + 8.0), 1.0 / (b + 8.0)
+                s, t = r * r, q * q
+                logs = (a + 7.5) * log_a[j] + (b + 7.5) * log_b[j] - product[j] - z[j]
+                logs -= a + b + 16.0 - 2.0 * _LOG_ROOT_TWO_PI
+                logs += r * (1 / 12.0 - s * (1 / 360.0 - s * (1 / 1260.0 - s / 1680.0)))
+                logs += q * (1 / 12.0 - t * (1 / 360.0 - t * (1 / 1260.0 - t / 1680.0)))
+                known = a * odds[start + j] + precision * log_rest[start + j]
+                value += weight[start + j] * (known - logs)
+        total[i] += value
+
+
 @njit(**_KERNEL)
 def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Beta, phi = (precision,): -log B(mu phi, (1 - mu) phi) + log Gamma(phi) and powers of y.
@@ -253,15 +364,21 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
     ``size`` is log(y / (1 - y)).
     """
     m, n = table.shape
+    log_rest = np.empty(n)  # log(1 - y).
+    for j in range(n):
+        log_rest[j] = -max(size[j], 0.0) - math.log1p(math.exp(-abs(size[j])))
+    if order == 0 and link == LOGIT:
+        _add_beta_values(table, size, log_rest, weight, phi, total)
+        return
     for i in range(m):
         precision, value, by_precision = phi[i, 0], 0.0, 0.0
         for j in range(n):
-            log_mu, log_rest, up, _, bend, _ = _log_shares(table[i, j], link)
-            mu, rest = math.exp(log_mu), math.exp(log_rest)
+            log_mu, log_miss, up, _, bend, _ = _log_shares(table[i, j], link)
+            mu, rest = math.exp(log_mu), math.exp(log_miss)
             a, b = max(mu * precision, 1e-290), max(rest * precision, 1e-290)
             log_a, psi_a, tri_a = _gammas(a)
             log_b, psi_b, tri_b = _gammas(b)
-            odds, log_rest_y = size[j], -max(size[j], 0.0) - math.log1p(math.exp(-abs(size[j])))
+            odds, log_rest_y = size[j], log_rest[j]
             value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
             if order > 0:
                 by_mu = precision * (odds - psi_a + psi_b)

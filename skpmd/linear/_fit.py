@@ -31,6 +31,9 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
+# Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
+# at least such a share of the draws, in units of that of the largest.
+_LEAST_LOG_MASS, _SAME_MODE, _LEAST_SHARE = -15.0, 0.5, 0.1
 # Weights are the last word with moves="never" alone.
 _UNMOVED = "set moves='auto', or raise n_particles"
 _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
@@ -60,14 +63,16 @@ def proposal_components(model, batches, proposal, power):
             return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, log_joint, batches, power)
 
-    mode = laplace(model, batches, np.zeros(d), power)
     gaussians, shares = [], []
-    if proposal in ("auto", "mirror"):
-        gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
-        shares += _MIRROR_SHARES
-    if proposal in ("auto", "laplace"):
-        gaussians.append((mode, _TAIL_DF))
-        shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
+    for mode, mass in _modes(model, batches, log_joint, power):
+        own = []
+        if proposal in ("auto", "mirror"):
+            gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
+            own += _MIRROR_SHARES
+        if proposal in ("auto", "laplace"):
+            gaussians.append((mode, _TAIL_DF))
+            own += [0.25 * share for share in _LAPLACE_SHARES] if own else _LAPLACE_SHARES
+        shares += [mass * share for share in own]
     with_axes = each(lambda one: with_skewness(one[0]), gaussians)
     components = []
     for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
@@ -78,6 +83,26 @@ def proposal_components(model, batches, proposal, power):
         components.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
         shares = np.append((1.0 - _DEFENSIVE_SHARE) * shares, _DEFENSIVE_SHARE)
     return components, shares
+
+
+def _modes(model, batches, log_joint, power):
+    """Laplace approximations at the modes that starts lead to, the highest first, and their masses.
+
+    They are those of normal posteriors of these heights, but no less than a share that keeps a mode
+    whose mass is elsewhere than at its top.
+    """
+    modes = [laplace(model, batches, start, power) for start in model.starts(batches)]
+    if len(modes) == 1:
+        return [(modes[0], 1.0)]
+    log_mass = log_joint(np.array([mode.mean for mode in modes]))
+    log_mass += [np.log(np.diag(mode.chol)).sum() for mode in modes]
+    found = []
+    for i in np.argsort(-log_mass, kind="stable"):
+        log_share, mode = log_mass[i] - log_mass.max(), modes[i]
+        apart = [np.linalg.norm(np.linalg.solve(one.chol, mode.mean - one.mean)) for one, _ in found]
+        if log_share > _LEAST_LOG_MASS and min(apart, default=np.inf) > _SAME_MODE:
+            found.append((mode, max(np.exp(log_share), _LEAST_SHARE)))
+    return found
 
 
 def draw_proposals(model, components, shares, n_particles, rng):

@@ -21,6 +21,8 @@ from skpmd.linear._priors import precision_matrix
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
+# Of robust fits: how many begin, steps of each, how many go on, and rows that they see at most.
+_STARTS, _CONCENTRATIONS, _BEST, _MAX_START_ROWS = 20, 3, 2, 400
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -134,6 +136,50 @@ class GeneralisedLinearModel(LinearModel):
         """Let the family's kernel do what ``out`` asks for."""
         columns = self._columns(batch, rows)
         self.family.kernel(table, *columns, np.ascontiguousarray(phi), self.family.code, *out)
+
+    def starts(self, batches):
+        """Zero and, of a family with outliers, robust fits too; see `LinearModel`.
+
+        Least squares may be a mode of next to no mass, and rows between two lines have two. Robust
+        fits are least trimmed squares: from few rows each, with steps that take the better half of
+        all rows (Rousseeuw and Van Driessen 2006).
+        """
+        zero = np.zeros(self.n_coordinates)
+        if not (self.family.has_outliers and self.prior.has_gaussian):
+            return [zero]
+        design, y = self._some_rows(batches)
+        n, w = design.shape
+        rng, found = np.random.default_rng(0), [np.linalg.lstsq(design, y)[0]]
+        half = max(n // 2 + 1, min(w + 1, n))
+        for _ in range(_STARTS):
+            some = rng.choice(n, min(w + 1, n), replace=False)
+            for _ in range(_CONCENTRATIONS):
+                fit = np.linalg.lstsq(design[some], y[some])[0]
+                some = np.argsort(np.abs(y - design @ fit), kind="stable")[:half]
+            found.append(fit)
+        error = [np.sort((y - design @ fit) ** 2)[:half].sum() for fit in found]
+        starts = [zero]
+        for i in [0, *(1 + np.argsort(error[1:], kind="stable")[:_BEST])]:
+            start, gap = zero.copy(), np.abs(y - design @ found[i])
+            start[:w] = found[i]
+            phi = np.array([[max(1.5 * np.median(gap), 1e-3), 3.0]])
+            start[w:] = self.family.dispersions.standard(phi)[0]
+            starts.append(start)
+        return starts
+
+    def _some_rows(self, batches):
+        """Up to so many rows: their design, and y less what is known of it."""
+        found, left = [], _MAX_START_ROWS
+        for batch in batches:
+            n = len(batch.weight)
+            places = np.unique(np.linspace(0, n - 1, min(n, left)).astype(int))
+            some = batch.take(places)
+            X, y, _ = self.design((some, slice(None)))
+            found.append((X, y - self.location - (0.0 if some.offset is None else some.offset)))
+            left -= len(places)
+            if left <= 0:
+                break
+        return (np.concatenate(part) for part in zip(*found, strict=True))
 
     # ------------------------------------------------------------------- under a Gaussian
     def gaussian_target(self, mean, cov, batches, b=1.0):
