@@ -42,15 +42,21 @@ class Units(NamedTuple):
     stays as it is. Outward is from given columns to those in units, as `skpmd.engine.edges` has it.
     """
 
-    centre: np.ndarray  # (p,): Where intercepts are; zero without intercepts.
+    centre: np.ndarray  # (p,): Where intercepts, or cutpoints, are; zero without them.
     scale: np.ndarray  # (p,)
     n_rows: int  # Of coefficients.
     fit_intercept: bool
+    has_cutpoints: bool = False  # They take the place of intercepts, and are none of the rows.
+
+    @property
+    def is_centred(self):
+        """Whether columns are centred, for there is something at their centres."""
+        return self.fit_intercept or self.has_cutpoints
 
     @property
     def shift(self):
-        """Centres in units, (p,), which sparse rows keep; None without intercepts."""
-        return self.centre / self.scale if self.fit_intercept else None
+        """Centres in units, (p,), which sparse rows keep; None where columns are not centred."""
+        return self.centre / self.scale if self.is_centred else None
 
     def rows(self, X):
         """Rows in units, in their own precision; sparse ones stay so, and are not centred."""
@@ -274,7 +280,7 @@ def _joined(one, other):
     return Moments(n, one.mean + share * gap, variance + share * (1.0 - share) * gap**2, nonzero)
 
 
-def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
+def units_of(batches, n_rows, fit_intercept, has_cutpoints=False, is_first=False, is_text=False):
     """`Units` of the columns of batches, for so many rows of coefficients.
 
     Where the rows are the first ones of a stream there is a warning of columns that do not vary.
@@ -289,9 +295,9 @@ def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
             "while the first are retained. Give more rows to the first call, or scale the columns.",
             UserWarning,
         )
-    centre = found.mean if fit_intercept else np.zeros(len(found.mean))
     scale = found.capped_sd if is_text else found.sd
-    return Units(centre, scale, n_rows, fit_intercept)
+    units = Units(found.mean, scale, n_rows, fit_intercept, has_cutpoints)
+    return units if units.is_centred else units._replace(centre=np.zeros(len(found.mean)))
 
 
 def warn_of_other_scale(batches, units, names):

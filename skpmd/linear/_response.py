@@ -26,6 +26,7 @@ class Classes(NamedTuple):
     labels: np.ndarray
 
     n_dispersions = 0  # Coordinates beyond the coefficients that a likelihood has.
+    has_cutpoints = False  # Whether there are some, where columns are at their means.
 
     @property
     def n_rows(self):
@@ -87,14 +88,14 @@ class Classes(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Numbers, counts or ordered classes, of a family."""
+    """Numbers, counts, amounts or shares, of a family."""
 
     family: Any
     centre: float = 0.0  # Of y, which is in units from there; 0 and 1 but for real families.
     unit: float = 1.0
     location: float = 0.0  # The linear predictor that an intercept is relative to.
 
-    n_rows = 1
+    n_rows, has_cutpoints = 1, False
 
     @property
     def n_dispersions(self):
@@ -123,7 +124,8 @@ class Distribution(NamedTuple):
 
     def given_units(self, n_features, fit_intercept):
         """See `Classes.given_units`; a frame has some in any case."""
-        return Units(np.zeros(n_features), np.ones(n_features), 1, fit_intercept)
+        centre, scale = np.zeros(n_features), np.ones(n_features)
+        return Units(centre, scale, 1, fit_intercept, self.has_cutpoints)
 
     def frame(self, units):
         """See `Classes.frame`."""
@@ -147,6 +149,26 @@ class Distribution(NamedTuple):
         if rows.offset is not None:
             rows = rows._replace(offset=rows.offset * other.unit / self.unit)
         return rows._replace(y=y)
+
+
+class OrderedClasses(Distribution):
+    """Classes in their order, of the family `Cumulative`: y are codes from 0 on."""
+
+    __slots__ = ()
+    has_cutpoints = True
+
+    def variables(self, features, fit_intercept):
+        """See `Classes.variables`."""
+        p, k = len(features), self.n_dispersions
+        coords = {"feature": [str(name) for name in features]}
+        coords["cutpoint"] = [str(j) for j in range(1, k + 1)]
+        cut = Variable(np.arange(p, p + k), ("cutpoint",))
+        return {"b": Variable(np.arange(p), ("feature",)), "cut": cut}, coords
+
+    def totals(self, rows):
+        """See `Classes.totals`: a stream may have classes one by one."""
+        n_classes = self.n_dispersions + 1
+        return np.bincount(np.asarray(rows.y, dtype=np.int64), rows.weight, n_classes)
 
 
 class Frame(NamedTuple):
@@ -196,7 +218,7 @@ class Frame(NamedTuple):
         w = self._widths(theta)[1]
         k = self.response.n_dispersions
         phi = theta[..., w : w + k]
-        if self.response.family.name == "cumulative":
+        if self.response.has_cutpoints:
             return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
         return (phi > 0.0).all(axis=-1)
 
@@ -215,10 +237,12 @@ class Frame(NamedTuple):
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
-        real = self.response.family.is_real
         out = ["per unit of the column"] * len(self.columns.scale)
         out += ["where columns are at their means"] * self.columns.fit_intercept
-        out += ["that of y" if real and j == 0 else "" for j in range(self.response.n_dispersions)]
+        of_dispersion = "where columns are at their means" if self.columns.has_cutpoints else ""
+        of_first = "that of y" if self.response.family.is_real else of_dispersion
+        k = self.response.n_dispersions
+        out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property
