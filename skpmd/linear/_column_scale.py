@@ -142,6 +142,14 @@ class Units(NamedTuple):
             return None
         return self.only(inner)._replace(n_rows=n_rows)
 
+    def moved(self, theta, other):
+        """Given coefficients as they are, for intercepts are where columns are zero."""
+        return theta
+
+    def at(self, theta):
+        """The linear map next to a point, which is the same anywhere."""
+        return self
+
     def since(self, other):
         """These units as ones of columns that are in other units."""
         centre, scale = (self.centre - other.centre) / other.scale, self.scale / other.scale
@@ -387,5 +395,8 @@ def own_posterior(posterior, units=None):
     frame = posterior.frame
     if frame is None:
         return posterior
-    theta = own_particles(posterior) if units is None else units.outward(posterior.particles)
+    if units is None:
+        theta = own_particles(posterior)
+    else:
+        theta = units.outward(frame.moved(posterior.particles, units))
     return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)

@@ -17,6 +17,7 @@ from skpmd.linear._families import link_of
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._multinomial import SoftmaxModel
 
+_STEP = 1e-4  # Of differences between coordinates, whose prior has an sd of the order of one.
 _ROUNDING = 1e-12  # y of a smaller sd, as a share of its mean, are constant.
 
 
@@ -222,6 +223,15 @@ class Frame(NamedTuple):
             return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
         return (phi > 0.0).all(axis=-1)
 
+    def moved(self, theta, other):
+        """Given coordinates of this frame, (..., d), as ones at the centres of another's columns."""
+        out, (p, w) = np.array(theta, dtype=np.float64), self._widths(theta)
+        gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
+        out[..., p:w] += gap[..., None]
+        if self.columns.has_cutpoints:
+            out[..., w : w + self.response.n_dispersions] -= gap[..., None]
+        return out
+
     def since(self, other):
         """What takes coordinates of another frame's fit to those of this."""
         return Between(other, self)
@@ -262,12 +272,28 @@ class Between(NamedTuple):
 
     def outward(self, theta):
         """Coordinates of the other."""
-        return self.other.outward(self.one.inward(theta))
+        return self.other.outward(self.one.moved(self.one.inward(theta), self.other))
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
-        theta = self.one.outward(self.other.inward(u))
+        theta = Between(self.other, self.one).outward(u)
         return self.other.log_jacobian(u) - self.one.log_jacobian(theta)
+
+    def at(self, theta):
+        """The linear map next to a point (d,); it is the same anywhere but for dispersions."""
+        steps = _STEP * np.eye(len(theta))
+        rise = self.outward(theta + steps) - self.outward(theta - steps)
+        return Linear(rise.T / (2.0 * _STEP))
+
+
+class Linear(NamedTuple):
+    """A linear map of coordinates."""
+
+    matrix: np.ndarray  # (d, d)
+
+    def pull_back(self, gradient):
+        """See `Units.pull_back`."""
+        return gradient @ self.matrix
 
 
 def distribution_of(family, y, weight, known_part, fit_intercept):
