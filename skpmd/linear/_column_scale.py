@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from skpmd._base.results import varying
 from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.table import is_in_memory, mapped
@@ -399,4 +400,7 @@ def own_posterior(posterior, units=None):
         theta = own_particles(posterior)
     else:
         theta = units.outward(frame.moved(posterior.particles, units))
-    return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)
+    log_joint = posterior.log_joint
+    if log_joint is not None:
+        log_joint = log_joint + varying((units or frame).log_jacobian(theta))
+    return Posterior(theta, posterior.log_weights, log_joint=log_joint, ess=posterior.ess)
