@@ -153,7 +153,17 @@ def all_rows(earlier, rows, power):
     The ``power`` of either is to come.
     """
     before = earlier.rows._replace(weight=earlier.rows.weight / power)
-    return stacked_rows(before, rows, shift_of(earlier.prior.units))
+    both = _with_columns_of(rows, before), _with_columns_of(before, rows)
+    return stacked_rows(*both, shift_of(earlier.prior.units))
+
+
+def _with_columns_of(other, rows):
+    """Rows with offsets of zero, and trials of one, where others have some and these have none."""
+    found = {}
+    for name, value in (("offset", 0.0), ("exposure", 1.0)):
+        if getattr(rows, name) is None and getattr(other, name) is not None:
+            found[name] = np.full(len(rows.weight), value)
+    return rows._replace(**found)
 
 
 def given_earlier(outcome, model, earlier):
