@@ -212,8 +212,8 @@ def _log_joint(particles, frame):
 
 
 def varying(log_jacobian):
-    """What varies of log determinants, which are zero where they are all the same."""
-    return log_jacobian - np.ravel(log_jacobian)[0]
+    """What varies of log determinants: zeros where all are the same, and where a map is flat."""
+    return np.where(np.isfinite(log_jacobian), log_jacobian - np.max(log_jacobian), 0.0)
 
 
 def _pareto_k(particles):
