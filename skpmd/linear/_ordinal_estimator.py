@@ -26,7 +26,7 @@ from skpmd.linear._hmc import MOVES
 from skpmd.linear._linear_estimator import LinearEstimator
 from skpmd.linear._make_model import PRIORS, LinearParameters
 from skpmd.linear._ordinal_predict import OrdinalPredictions
-from skpmd.linear._response import OrderedClasses
+from skpmd.linear._response import Distribution
 from skpmd.linear._role_columns import RoleColumns
 from skpmd.posterior import Posterior
 
@@ -317,7 +317,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         return self._after_part(X, y, sample_weight, classes=classes)
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
-        """Checked `Rows` in given columns, and `OrderedClasses`; see `LinearEstimator`."""
+        """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
         named = self._named_classes(y, classes, response is not None, is_part)
         X, y = self._validated(X, y, reset=response is None)
         if named is None:
@@ -327,7 +327,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         X, offset, _ = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        response = response or OrderedClasses(Cumulative(len(named)))
+        response = response or Distribution(Cumulative(len(named)))
         if not isinstance(self.prior, str):
             self._check_prior(len(named))
         return Rows(X, codes, weight, self.batch_size, offset=offset), response

@@ -89,14 +89,19 @@ class Classes(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Numbers, counts, amounts or shares, of a family."""
+    """Numbers, counts, amounts, shares or ordered classes, of a family."""
 
     family: Any
     centre: float = 0.0  # Of y, which is in units from there; 0 and 1 but for real families.
     unit: float = 1.0
     location: float = 0.0  # The linear predictor that an intercept is relative to.
 
-    n_rows, has_cutpoints = 1, False
+    n_rows = 1
+
+    @property
+    def has_cutpoints(self):
+        """See `Classes`."""
+        return self.family.has_cutpoints
 
     @property
     def n_dispersions(self):
@@ -119,9 +124,14 @@ class Distribution(NamedTuple):
         """See `Classes.variables`."""
         p = len(features)
         found = {"b": Variable(np.arange(p), ("feature",))}
+        coords = {"feature": [str(name) for name in features]}
+        if self.has_cutpoints:
+            coords["cutpoint"] = [str(k) for k in range(1, self.n_dispersions + 1)]
+            found["cut"] = Variable(np.arange(p, p + self.n_dispersions), ("cutpoint",))
+            return found, coords
         names = ["a"] * fit_intercept + list(self.family.dispersions.names)
         found |= {name: Variable(np.array(p + j)) for j, name in enumerate(names)}
-        return found, {"feature": [str(name) for name in features]}
+        return found, coords
 
     def given_units(self, n_features, fit_intercept):
         """See `Classes.given_units`; a frame has some in any case."""
@@ -137,7 +147,10 @@ class Distribution(NamedTuple):
         return (y - self.centre) / self.unit
 
     def totals(self, rows):
-        """The weight of all rows, (1,)."""
+        """The weight of all rows, (1,), or of each class, for a stream may have them one by one."""
+        if self.has_cutpoints:
+            codes = np.asarray(rows.y, dtype=np.int64)
+            return np.bincount(codes, rows.weight, self.n_dispersions + 1)
         return np.array([rows.weight.sum()])
 
     def reordered(self, rows, order):
@@ -150,26 +163,6 @@ class Distribution(NamedTuple):
         if rows.offset is not None:
             rows = rows._replace(offset=rows.offset * other.unit / self.unit)
         return rows._replace(y=y)
-
-
-class OrderedClasses(Distribution):
-    """Classes in their order, of the family `Cumulative`: y are codes from 0 on."""
-
-    __slots__ = ()
-    has_cutpoints = True
-
-    def variables(self, features, fit_intercept):
-        """See `Classes.variables`."""
-        p, k = len(features), self.n_dispersions
-        coords = {"feature": [str(name) for name in features]}
-        coords["cutpoint"] = [str(j) for j in range(1, k + 1)]
-        cut = Variable(np.arange(p, p + k), ("cutpoint",))
-        return {"b": Variable(np.arange(p), ("feature",)), "cut": cut}, coords
-
-    def totals(self, rows):
-        """See `Classes.totals`: a stream may have classes one by one."""
-        n_classes = self.n_dispersions + 1
-        return np.bincount(np.asarray(rows.y, dtype=np.int64), rows.weight, n_classes)
 
 
 class Frame(NamedTuple):
