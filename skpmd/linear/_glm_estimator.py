@@ -21,7 +21,7 @@ from skpmd.linear._hmc import MOVES
 from skpmd.linear._linear_estimator import LinearEstimator
 from skpmd.linear._make_model import PRIORS, LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets
-from skpmd.linear._role_columns import RoleColumns
+from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
@@ -61,12 +61,13 @@ default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
     prior_mean : float, array-like or dict, default=0.0
-        Centre of the prior on coefficients, in the same forms as ``prior_scale``.
+        Centre of the prior on coefficients, in the same forms as ``prior_scale``; an array has
+        shape (n_coefficients,).
     prior_scale : {"auto", "evidence"}, float, array-like or dict, default="auto"
         Scale of the prior on coefficients, in the units that ``scale`` says. ``"auto"`` is 2.5 for
         an identity link and 1 for others. ``"evidence"`` takes the scale under which the data are
-        most probable. An array has one scale for each column with a coefficient; the keys of a dict
-        are names of columns, or tuples of names (others have ``"auto"``).
+        most probable. An array has shape (n_coefficients,), without columns of roles; the keys of a
+        dict are names of columns, or tuples of names (others have ``"auto"``).
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=2.5
@@ -139,7 +140,7 @@ default="normal"
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
-    prior_scale_ : float or ndarray
+    prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.

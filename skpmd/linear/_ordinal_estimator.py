@@ -27,7 +27,7 @@ from skpmd.linear._linear_estimator import LinearEstimator
 from skpmd.linear._make_model import PRIORS, LinearParameters
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
-from skpmd.linear._role_columns import RoleColumns
+from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 
@@ -53,10 +53,12 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         classes' probabilities at the columns' means have the prior Dirichlet(1, ..., 1), which
         makes one of the cutpoints.
     prior_mean : float, array-like or dict, default=0.0
-        Centre of the prior on coefficients, in the same forms as ``prior_scale``.
+        Centre of the prior on coefficients: a number, an array of shape (n_coefficients,), or a
+        dict of numbers by names of columns or tuples of names.
     prior_scale : {"auto", "evidence"}, float, array-like or dict, default="auto"
-        Scale of the prior on coefficients, in the units that ``scale`` says; ``"auto"`` is 1. The
-        forms are those of `BayesianGLMRegressorPMD`.
+        Scale of the prior on coefficients, in the units that ``scale`` says and the forms of
+        ``prior_mean``, an array of shape (n_coefficients,) or a dict among them. ``"auto"`` is 1;
+        ``"evidence"`` takes the scale under which the data are most probable.
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     scale : "auto" or None, default="auto"
@@ -118,7 +120,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]`` and ``cut[1]``,
         ``cut[2]``, ...
-    prior_scale_ : float or ndarray
+    prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.

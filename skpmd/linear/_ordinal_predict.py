@@ -82,7 +82,7 @@ class OrdinalPredictions(ClassifierMixin):
             log_weights = np.log(weights)
 
         def averages(table, _):
-            out = np.zeros((cut.shape[1] + 1, LANES))
+            out = np.zeros((cut.shape[1] + 1, table.shape[1]))
             average_cumulative(table, raised, gaps, weights, out)
             with np.errstate(divide="ignore", invalid="ignore"):
                 out = np.log(out)
@@ -203,11 +203,8 @@ class OrdinalPredictions(ClassifierMixin):
         noise = rng.logistic(size=(len(theta), X.shape[0]))
 
         def codes(table, rows):
-            latent = table[:, : rows.stop - rows.start] + noise[:, rows]
-            out = np.zeros((len(theta), LANES))
-            for k in range(self._n_cutpoints):
-                out[:, : latent.shape[1]] += latent > theta[:, self._n_slopes + k, None]
-            return out
+            cut = theta[:, self._n_slopes :][:, : self._n_cutpoints, None]
+            return sum((table + noise[:, rows] > one).astype(int) for one in cut.swapaxes(0, 1))
 
         found = self._by_rows(codes, theta[:, : self._n_slopes], X, len(theta))
         return self.classes_[found.T.astype(np.int64)]
@@ -250,14 +247,13 @@ class OrdinalPredictions(ClassifierMixin):
         edges = np.hstack([-edge, theta[:, p : p + k], edge])
 
         def of_labels(table, rows):
-            own = np.zeros(LANES, dtype=np.int64)  # Of lanes without rows anything will do.
-            own[: rows.stop - rows.start] = codes[rows]
+            own = codes[rows]
             return log_probability(table, edges[:, own], edges[:, own + 1])
 
         return self._by_rows(of_labels, theta[:, :p], X, len(theta))
 
     def _by_rows(self, function, b, X, *shape):
-        """``function(predictors (m, LANES), slice of rows)`` of each tile: (*shape, n).
+        """``function(predictors (m, rows), slice of rows)`` of some rows at a time: (*shape, n).
 
         Predictors are offset + (x - mean) b, of coefficients b (m, p) of given columns.
         """
@@ -268,10 +264,11 @@ class OrdinalPredictions(ClassifierMixin):
 
         def fill(start):
             some = slice(start, min(start + LANES, n))
-            table = b @ tile_of(rows[some], b.shape[1], False).T
+            table = b @ tile_of(rows[some], b.shape[1], False).T  # Sums depend on its shape.
+            table = np.ascontiguousarray(table[:, : some.stop - start])
             if offset is not None:
-                table[:, : some.stop - start] += offset[some]
-            out[..., some] = function(table, some)[..., : some.stop - start]
+                table += offset[some]
+            out[..., some] = function(table, some)
 
         with self._threads():
             by_tiles(fill, X)
@@ -343,25 +340,25 @@ def log_probability(eta, lower, upper):
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
 def average_cumulative(table, raised, gaps, weights, out):
-    """Add averages over particles of probabilities of classes to ``out`` (K, LANES).
+    """Add averages over particles of probabilities of classes to ``out`` (K, n).
 
-    Predictors are ``table`` (m, LANES); of cutpoints (m, K - 1) there are e^-cut in ``raised`` and
-    1 - e^(those below - cut) in ``gaps``, 1 for the first; ``weights`` are (m,). A class has F(cut
-    - z) F(z - the cutpoint below) times the latter, which is no difference of large numbers.
+    Predictors are ``table`` (m, n), of up to 128 rows; of cutpoints (m, K - 1) there are e^-cut in
+    ``raised`` and 1 - e^(those below - cut) in ``gaps``, 1 for the first; ``weights`` are (m,). A
+    class has F(cut - z) F(z - the cutpoint below) times the latter, without a difference.
     """
-    m, n_cuts = raised.shape
+    (m, n_cuts), n = raised.shape, table.shape[1]
     rate, scratch, above = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     for i in range(m):
-        for j in range(LANES):
+        for j in range(n):
             rate[j] = table[i, j]
             above[j] = weights[i]
-        _exponential(rate, scratch, LANES)
+        _exponential(rate, scratch, n)
         for k in range(n_cuts):
             edge, gap = raised[i, k], gaps[i, k]
-            for j in range(LANES):
+            for j in range(n):
                 odds = rate[j] * edge
                 below = 1.0 / (1.0 + odds)
                 out[k, j] += gap * above[j] * below
                 above[j] = weights[i] * odds * below
-        for j in range(LANES):
+        for j in range(n):
             out[n_cuts, j] += above[j]

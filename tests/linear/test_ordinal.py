@@ -97,9 +97,7 @@ def test_sparse_rows_are_centred_too(data, scale):
     X = np.where(np.abs(X) < 1.0, 0.0, X)
     one, other = (fitted(kind(X), y, scale=scale) for kind in (sparse.csr_array, np.asarray))
     np.testing.assert_allclose(one.posterior_.particles, other.posterior_.particles, rtol=1e-7)
-    np.testing.assert_array_equal(
-        other.predict_proba(sparse.csr_array(X)), other.predict_proba(X)
-    )
+    np.testing.assert_array_equal(other.predict_proba(sparse.csr_array(X)), other.predict_proba(X))
 
 
 @pytest.mark.parametrize("n_classes", [2, 20])
@@ -135,7 +133,8 @@ def test_a_category_without_rows_has_what_the_prior_gives_it(data):
     X, y, _ = data
     model = fitted(X, y, categories=[0, 1, 9, 2, 3])
     found = model.predict_proba(X).mean(axis=0)
-    assert found[2] == pytest.approx(1.0 / (len(y) + 5.0), rel=0.1) and not model.predict(X).max() > 3
+    assert found[2] == pytest.approx(1.0 / (len(y) + 5.0), rel=0.1)
+    assert 9 not in model.predict(X)
 
 
 def test_what_is_no_class_is_refused(data):
