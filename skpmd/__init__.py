@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
     from skpmd.lda import TopicPosterior as TopicPosterior
     from skpmd.linear import BayesianGLMRegressorPMD as BayesianGLMRegressorPMD
     from skpmd.linear import BayesianLogisticRegressionPMD as BayesianLogisticRegressionPMD
+    from skpmd.linear import BayesianOrdinalClassifierPMD as BayesianOrdinalClassifierPMD
     from skpmd.linear import FamilyMixture as FamilyMixture
     from skpmd.linear import GaussianPosterior as GaussianPosterior
     from skpmd.mixture import GaussianMixturePMD as GaussianMixturePMD
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
 _HOMES = {
     "BayesianGLMRegressorPMD": "linear",
     "BayesianLogisticRegressionPMD": "linear",
+    "BayesianOrdinalClassifierPMD": "linear",
     "FamilyMixture": "linear",
     "GaussianMixturePMD": "mixture",
     "GaussianPosterior": "linear",

@@ -153,7 +153,17 @@ def all_rows(earlier, rows, power):
     The ``power`` of either is to come.
     """
     before = earlier.rows._replace(weight=earlier.rows.weight / power)
-    return stacked_rows(before, rows, shift_of(earlier.prior.units))
+    both = _with_columns_of(rows, before), _with_columns_of(before, rows)
+    return stacked_rows(*both, shift_of(earlier.prior.units))
+
+
+def _with_columns_of(other, rows):
+    """Rows with offsets of zero, and trials of one, where others have some and these have none."""
+    found = {}
+    for name, value in (("offset", 0.0), ("exposure", 1.0)):
+        if getattr(rows, name) is None and getattr(other, name) is not None:
+            found[name] = np.full(len(rows.weight), value)
+    return rows._replace(**found)
 
 
 def given_earlier(outcome, model, earlier):
@@ -174,7 +184,7 @@ def joined(shards):
     None where nothing stands for any.
     """
     first, units = shards[0], shards[0].prior.units
-    shards = [first, *(_in(units, one) for one in shards[1:])]
+    shards = [first, *(_in(first.prior, one) for one in shards[1:])]
     rests = [one.rest for one in shards if one.rest is not None]
     rows = reduce(partial(stacked_rows, shift=shift_of(units)), [one.rows for one in shards])
     if not rests:
@@ -183,20 +193,21 @@ def joined(shards):
     return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
 
 
-def _in(units, earlier):
-    """`EarlierRows` in other units."""
-    if units is None:
+def _in(prior, earlier):
+    """`EarlierRows` in the units of another `PriorOfRows`."""
+    if prior.units is None:
         return earlier
-    rows, rest = earlier.rows, earlier.rest
-    new = units.since(earlier.prior.units)
+    rows, rest = prior.response.since(earlier.rows, earlier.prior.response), earlier.rest
+    rows = rows._replace(X=prior.units.since(earlier.prior.units).rows(rows.X))
     if rest is not None:
-        old = earlier.prior.units.since(units)  # As it takes coefficients to where the rest is.
-        by_one = old.pull_back(rest.precision)
+        new, old = (one.response.frame(one.units) for one in (prior, earlier.prior))
+        centre = new.since(old).outward(rest.centre)
+        back = old.since(new).at(centre)  # As it takes coordinates to where the rest is.
+        by_one = back.pull_back(rest.precision)
         rest = rest._replace(
-            centre=new.outward(rest.centre), slope=old.pull_back(rest.slope),
-            precision=old.pull_back(by_one.T),
-        )  # fmt: skip
-    return earlier._replace(rows=rows._replace(X=new.rows(rows.X)), rest=rest)
+            centre=centre, slope=back.pull_back(rest.slope), precision=back.pull_back(by_one.T)
+        )
+    return earlier._replace(rows=rows, rest=rest)
 
 
 def rows_for_later(model, rows, power, posterior, prior, earlier):

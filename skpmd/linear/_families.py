@@ -54,6 +54,7 @@ class Family:
     is_count = False  # Whether y are whole numbers.
     is_real = False  # Whether y has a location and a scale of its own.
     has_outliers = False  # Whether its log density is not concave in the predictor.
+    has_cutpoints = False  # Whether its dispersions take the place of an intercept.
     default_scale = 1.0  # Of the prior of the first dispersion.
     of_what = "numbers"  # What y has to be, for errors.
 
@@ -246,6 +247,7 @@ class Cumulative(Family):
     """Ordered classes, codes 0 to K - 1: P(y <= k) is the logistic function of cut_k - z."""
 
     name, links, kernel = "cumulative", ("logit",), staticmethod(kernels.add_cumulative)
+    has_cutpoints = True
 
     def __init__(self, n_classes):
         super().__init__()

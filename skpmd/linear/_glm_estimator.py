@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.options import LOOP_CONSTRAINTS, posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
@@ -22,13 +21,13 @@ from skpmd.linear._hmc import MOVES
 from skpmd.linear._linear_estimator import LinearEstimator
 from skpmd.linear._make_model import PRIORS, LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets
-from skpmd.linear._roles import known_part, places_of, split
+from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
 
 
-class BayesianGLMRegressorPMD(GLMPredictions, LinearEstimator):
+class BayesianGLMRegressorPMD(GLMPredictions, RoleColumns, LinearEstimator):
     """Generalised linear regression with a posterior over coefficients and dispersion.
 
     y of a row has a distribution of the ``family`` whose mean is the inverse of the link at offset
@@ -62,12 +61,13 @@ default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
     prior_mean : float, array-like or dict, default=0.0
-        Centre of the prior on coefficients, in the same forms as ``prior_scale``.
+        Centre of the prior on coefficients, in the same forms as ``prior_scale``; an array has
+        shape (n_coefficients,).
     prior_scale : {"auto", "evidence"}, float, array-like or dict, default="auto"
         Scale of the prior on coefficients, in the units that ``scale`` says. ``"auto"`` is 2.5 for
         an identity link and 1 for others. ``"evidence"`` takes the scale under which the data are
-        most probable. An array has one scale for each column with a coefficient; the keys of a dict
-        are names of columns, or tuples of names (others have ``"auto"``).
+        most probable. An array has shape (n_coefficients,), without columns of roles; the keys of a
+        dict are names of columns, or tuples of names (others have ``"auto"``).
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=2.5
@@ -140,7 +140,7 @@ default="normal"
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
-    prior_scale_ : float or ndarray
+    prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
@@ -211,6 +211,7 @@ default="normal"
         "warm_start": ["boolean"],
         **LOOP_CONSTRAINTS,
     }  # fmt: skip
+    _roles = ("exposure", "offset", "trials")
     _frozen_parameters = (
         *LinearEstimator._frozen_parameters, "family", "link", "exposure", "offset", "trials",
         "dispersion_prior_scale",
@@ -408,37 +409,10 @@ default="normal"
             )
         return response
 
-    def _split(self, X):
-        """Columns that have coefficients, the offset of linear predictors and trials, or None."""
-        X, columns = split(X, self._places())
-        return (X, *known_part(columns))
-
-    def _places(self):
-        roles = {role: getattr(self, role) for role in ("exposure", "offset", "trials")}
-        return places_of(roles, getattr(self, "feature_names_in_", None), self.n_features_in_)
-
-    def _features(self):
-        """Names of the columns that have coefficients."""
-        names, places = _check_feature_names_in(self), self._places().values()
-        return np.delete(names, list(places)) if places else names
-
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
-        scale, default = self.prior_scale, 2.5 if self._family().links[0] == "identity" else 1.0
-        if self._family().link != "identity":
-            default = 1.0
-        if isinstance(scale, str) and scale == "auto":
-            scale = default
-        if isinstance(scale, dict):
-            scale = {**dict.fromkeys(self._unnamed(scale), default), **scale}
+        scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
         return self._record(LinearParameters, covariance_type="full", prior_scale=scale)
-
-    def _unnamed(self, scales):
-        """Columns that a dict of scales does not name; none before X is known."""
-        if not hasattr(self, "n_features_in_"):
-            return ()
-        named = {name for key in scales for name in (key if isinstance(key, tuple) else (key,))}
-        return [name for name in map(str, self._features()) if name not in named]
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine, and y may have to be positive."""

@@ -17,6 +17,7 @@ from skpmd.linear._families import link_of
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._multinomial import SoftmaxModel
 
+_STEP = 1e-4  # Of differences between coordinates, whose prior has an sd of the order of one.
 _ROUNDING = 1e-12  # y of a smaller sd, as a share of its mean, are constant.
 
 
@@ -26,6 +27,7 @@ class Classes(NamedTuple):
     labels: np.ndarray
 
     n_dispersions = 0  # Coordinates beyond the coefficients that a likelihood has.
+    has_cutpoints = False  # Whether there are some, where columns are at their means.
 
     @property
     def n_rows(self):
@@ -87,7 +89,7 @@ class Classes(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Numbers, counts or ordered classes, of a family."""
+    """Numbers, counts, amounts, shares or ordered classes, of a family."""
 
     family: Any
     centre: float = 0.0  # Of y, which is in units from there; 0 and 1 but for real families.
@@ -95,6 +97,11 @@ class Distribution(NamedTuple):
     location: float = 0.0  # The linear predictor that an intercept is relative to.
 
     n_rows = 1
+
+    @property
+    def has_cutpoints(self):
+        """See `Classes`."""
+        return self.family.has_cutpoints
 
     @property
     def n_dispersions(self):
@@ -117,13 +124,19 @@ class Distribution(NamedTuple):
         """See `Classes.variables`."""
         p = len(features)
         found = {"b": Variable(np.arange(p), ("feature",))}
+        coords = {"feature": [str(name) for name in features]}
+        if self.has_cutpoints:
+            coords["cutpoint"] = [str(k) for k in range(1, self.n_dispersions + 1)]
+            found["cut"] = Variable(np.arange(p, p + self.n_dispersions), ("cutpoint",))
+            return found, coords
         names = ["a"] * fit_intercept + list(self.family.dispersions.names)
         found |= {name: Variable(np.array(p + j)) for j, name in enumerate(names)}
-        return found, {"feature": [str(name) for name in features]}
+        return found, coords
 
     def given_units(self, n_features, fit_intercept):
         """See `Classes.given_units`; a frame has some in any case."""
-        return Units(np.zeros(n_features), np.ones(n_features), 1, fit_intercept)
+        centre, scale = np.zeros(n_features), np.ones(n_features)
+        return Units(centre, scale, 1, fit_intercept, self.has_cutpoints)
 
     def frame(self, units):
         """See `Classes.frame`."""
@@ -134,7 +147,10 @@ class Distribution(NamedTuple):
         return (y - self.centre) / self.unit
 
     def totals(self, rows):
-        """The weight of all rows, (1,)."""
+        """The weight of all rows, (1,), or of each class, for a stream may have them one by one."""
+        if self.has_cutpoints:
+            codes = np.asarray(rows.y, dtype=np.int64)
+            return np.bincount(codes, rows.weight, self.n_dispersions + 1)
         return np.array([rows.weight.sum()])
 
     def reordered(self, rows, order):
@@ -196,9 +212,18 @@ class Frame(NamedTuple):
         w = self._widths(theta)[1]
         k = self.response.n_dispersions
         phi = theta[..., w : w + k]
-        if self.response.family.name == "cumulative":
+        if self.response.has_cutpoints:
             return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
         return (phi > 0.0).all(axis=-1)
+
+    def moved(self, theta, other):
+        """Given coordinates of this frame, (..., d), as ones at the centres of another's columns."""
+        out, (p, w) = np.array(theta, dtype=np.float64), self._widths(theta)
+        gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
+        out[..., p:w] += gap[..., None]
+        if self.columns.has_cutpoints:
+            out[..., w : w + self.response.n_dispersions] -= gap[..., None]
+        return out
 
     def since(self, other):
         """What takes coordinates of another frame's fit to those of this."""
@@ -215,10 +240,12 @@ class Frame(NamedTuple):
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
-        real = self.response.family.is_real
         out = ["per unit of the column"] * len(self.columns.scale)
         out += ["where columns are at their means"] * self.columns.fit_intercept
-        out += ["that of y" if real and j == 0 else "" for j in range(self.response.n_dispersions)]
+        of_dispersion = "where columns are at their means" if self.columns.has_cutpoints else ""
+        of_first = "that of y" if self.response.family.is_real else of_dispersion
+        k = self.response.n_dispersions
+        out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property
@@ -238,12 +265,28 @@ class Between(NamedTuple):
 
     def outward(self, theta):
         """Coordinates of the other."""
-        return self.other.outward(self.one.inward(theta))
+        return self.other.outward(self.one.moved(self.one.inward(theta), self.other))
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
-        theta = self.one.outward(self.other.inward(u))
+        theta = Between(self.other, self.one).outward(u)
         return self.other.log_jacobian(u) - self.one.log_jacobian(theta)
+
+    def at(self, theta):
+        """The linear map next to a point (d,); it is the same anywhere but for dispersions."""
+        steps = _STEP * np.eye(len(theta))
+        rise = self.outward(theta + steps) - self.outward(theta - steps)
+        return Linear(rise.T / (2.0 * _STEP))
+
+
+class Linear(NamedTuple):
+    """A linear map of coordinates."""
+
+    matrix: np.ndarray  # (d, d)
+
+    def pull_back(self, gradient):
+        """See `Units.pull_back`."""
+        return gradient @ self.matrix
 
 
 def distribution_of(family, y, weight, known_part, fit_intercept):

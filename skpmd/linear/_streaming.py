@@ -54,7 +54,7 @@ def with_units_of(rows, units, retained):
     new = found.varies if is_few else is_one & ~moments_of([old]).varies & found.varies
     if not new.any():
         return units, retained
-    centre = np.where(new & units.fit_intercept, found.mean, units.centre)
+    centre = np.where(new & units.is_centred, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
     return own, retained._replace(rows=old._replace(X=own.rows(old.X)), n_fitted=0)
 

@@ -117,7 +117,9 @@ def units_of_columns(parameters, rows, response, **how):
     """Centres and units of columns that a named prior refers to; None of given columns."""
     if parameters.scale is None:
         return response.given_units(rows.data.X.shape[1], parameters.fit_intercept)
-    return units_of(rows.whole(), response.n_rows, parameters.fit_intercept, **how)
+    return units_of(
+        rows.whole(), response.n_rows, parameters.fit_intercept, response.has_cutpoints, **how
+    )
 
 
 def _in_units(rows, units, batch_size):
