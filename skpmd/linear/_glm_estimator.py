@@ -192,7 +192,7 @@ default="normal"
     """
 
     _parameter_constraints: dict = {
-        "family": [StrOptions(set(FAMILIES))],
+        "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
         "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
