@@ -55,7 +55,7 @@ print("policies with 0, 1, 2, ... claims:", *numbers)
 # Two families
 # ------------
 # Transformers make splines of the age and indicators of the car, and pass ``years`` through. The
-# estimator is told that this column is the exposure: it has no coefficient, and counts are
+# estimator knows that this column is the exposure: it has no coefficient, and counts are
 # proportional to it. Nothing is given to ``fit`` but the table and the counts.
 
 columns = make_column_transformer(

@@ -49,7 +49,7 @@ for family, model in models.items():
 # %%
 # Under normal errors the slope of one half is outside its interval, and the standard deviation is
 # several times as large as that of the good readings. Student's errors find both the line and the
-# scatter, and say that a part of the readings are outliers, without being told which ones, or that
+# scatter, and say that a part of the readings are outliers, without being given which ones, or that
 # there are any.
 #
 # Was it needed?
