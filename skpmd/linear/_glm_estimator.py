@@ -61,9 +61,10 @@ default="normal"
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
-    prior_mean : float, array-like or dict, default=0.0
+    prior_mean : float, array-like of shape (n_coefficients,) or dict, default=0.0
         Centre of the prior on coefficients, in the same forms as ``prior_scale``.
-    prior_scale : {"auto", "evidence"}, float, array-like or dict, default="auto"
+    prior_scale : {"auto", "evidence"}, float, array-like of shape (n_coefficients,) or dict, \
+default="auto"
         Scale of the prior on coefficients, in the units that ``scale`` says. ``"auto"`` is 2.5 for
         an identity link and 1 for others. ``"evidence"`` takes the scale under which the data are
         most probable. An array has one scale for each column with a coefficient; the keys of a dict
@@ -140,7 +141,7 @@ default="normal"
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
-    prior_scale_ : float or ndarray
+    prior_scale_ : float or ndarray of shape (1, n_coefficients)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
@@ -152,7 +153,7 @@ default="normal"
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of columns of X, those of roles included.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, where X has them.
 
     Warns
