@@ -23,6 +23,7 @@ from skpmd._base.utils import (
     check_n_draws,
     check_probabilities,
     fill_docstrings,
+    weighted_quantile,
 )
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, RandomState
@@ -402,6 +403,32 @@ class FamilyMixture:
         """
         tail = check_level(level)[0]
         return self._by_tiles(partial(self._quantiles, tails=[(tail, False), (tail, True)])).T
+
+    def interval_of_mean(self, level: float = 0.9) -> Array:
+        """Central intervals, shape (n, 2), of the mean, over the particles; without noise of y.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, in the units of y; of student_t those of locations.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
+        tails, family = check_level(level), FAMILIES[self.family]
+
+        def ends(eta, rows):
+            means = family.mean(self._parameters(eta, rows))
+            return weighted_quantile(means.T, self.weights, tails)
+
+        return self._by_tiles(ends).T
 
     # ------------------------------------------------------------------ draws
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:

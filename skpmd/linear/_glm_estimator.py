@@ -152,7 +152,7 @@ default="normal"
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of columns of X, those of roles included.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, where X has them.
 
     Warns
@@ -192,7 +192,7 @@ default="normal"
     """
 
     _parameter_constraints: dict = {
-        "family": [StrOptions(set(FAMILIES))],
+        "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
         "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
@@ -101,22 +101,34 @@ class GLMPredictions(RegressorMixin):
         )  # fmt: skip
 
     @row_by_row
-    def predict_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
-        """Central predictive intervals; see `predict_proba`.
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.9, target: Literal["y", "mean"] = "y"
+    ) -> Array:
+        """Central predictive intervals, or credible intervals of the mean; see `predict_proba`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Columns.
         level : float in (0, 1), default=0.9
-            Predictive probability of each interval.
+            Probability of each interval.
+        target : {"y", "mean"}, default="y"
+            Intervals of a new y, or of its mean, such as a rate, which do not include noise.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
-            Lower and upper ends, in the units of y; whole numbers for counts.
+            Lower and upper ends, in the units of y; whole numbers for counts with ``"y"``.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1, or the target is none of the two.
         """
-        return self.predict_proba(X).interval(level)
+        if target not in ("y", "mean"):
+            raise ValueError(f"target must be 'y' or 'mean', got {target!r}.")
+        found = self.predict_proba(X)
+        return found.interval(level) if target == "y" else found.interval_of_mean(level)
 
     @row_by_row
     def predict_quantiles(self, X: MatrixLike, alpha: ArrayLike) -> Array:
