@@ -48,7 +48,7 @@ _HOMES = {
     "show_versions": "_show_versions",
 }
 _MODULES = (
-    "custom", "data", "decision", "engine", "lda", "linear", "metrics", "mixture",
+    "custom", "data", "decision", "engine", "formula", "lda", "linear", "metrics", "mixture",
     "model_comparison", "persistence", "plot", "posterior", "predictive", "skpro", "sparse_gp",
     "streams", "wrappers",
 )  # fmt: skip
