@@ -132,7 +132,11 @@ class _StudentT(Family):
         return stdtr(nu, (p.mu - y) / sigma)
 
     def score(self, y, p):
-        return (y - p.mu) / p.dispersion[0]
+        sigma, nu = p.dispersion
+        z = (y - p.mu) / sigma
+        # Wallace 1959.
+        size = np.sqrt(nu * np.log1p(z**2 / nu)) * ((8.0 * nu + 1.0) / (8.0 * nu + 3.0))
+        return np.copysign(size, z)
 
     def draw(self, p, rng):
         sigma, nu = p.dispersion

@@ -99,7 +99,9 @@ def _modes(model, batches, log_joint, power):
     found = []
     for i in np.argsort(-log_mass, kind="stable"):
         log_share, mode = log_mass[i] - log_mass.max(), modes[i]
-        apart = [np.linalg.norm(np.linalg.solve(one.chol, mode.mean - one.mean)) for one, _ in found]
+        apart = [
+            np.linalg.norm(np.linalg.solve(one.chol, mode.mean - one.mean)) for one, _ in found
+        ]
         if log_share > _LEAST_LOG_MASS and min(apart, default=np.inf) > _SAME_MODE:
             found.append((mode, max(np.exp(log_share), _LEAST_SHARE)))
     return found

@@ -373,9 +373,7 @@ default="normal"
             response = distribution_of(family, y, weight, (offset, trials), self.fit_intercept)
         if offset is not None:
             offset = offset / response.unit
-        rows = Rows(
-            X, response.targets(y), weight, self.batch_size, offset=offset, exposure=trials
-        )
+        rows = Rows(X, response.targets(y), weight, self.batch_size, offset=offset, exposure=trials)
         return rows, response
 
     def _family(self):

@@ -15,7 +15,7 @@ from skpmd._base.utils import as_generator, check_n_draws, check_probabilities
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-from skpmd.linear._column_scale import own_particles, refuse_far
+from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._response import explained, refuse_targets
 from skpmd.predictive import Uncertainty
@@ -201,7 +201,7 @@ class GLMPredictions(RegressorMixin):
             If ``n_samples`` is not a positive integer.
         """
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
-        return self.predict_proba(X).sample_jointly(n, rng).T
+        return self.predict_proba(X).sample(n, rng, jointly=True).T
 
     def pointwise_log_likelihood(
         self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
@@ -247,9 +247,7 @@ class GLMPredictions(RegressorMixin):
         return model.by_row(theta[:, : self._n_coordinates], X, *columns)
 
     @of_all_rows
-    def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Share of the deviance that the means explain, D^2; R^2 for real-valued y and shares.
 
         Parameters
@@ -271,8 +269,10 @@ class GLMPredictions(RegressorMixin):
         y = np.asarray(y, dtype=np.float64)
         shape = self.dispersion_.get("shape", np.inf)
         size = found.trials if found.trials is not None else np.exp(found.offset)
-        size = size if self._state.response.family.link == "log" or found.trials is not None else (
-            np.ones(len(y))
+        size = (
+            size
+            if self._state.response.family.link == "log" or found.trials is not None
+            else (np.ones(len(y)))
         )
         return explained(self._state.response.family.name, y, found.mean(), size, shape,
                          sample_weight)  # fmt: skip

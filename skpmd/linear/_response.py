@@ -341,8 +341,9 @@ def explained(name, y, mean, size, shape, weight):
     null = size * (weight @ y) / (weight @ size)
     deviance = {
         "poisson": lambda mu: xlogy(y, y / mu) - (y - mu),
-        "negative_binomial": lambda mu: xlogy(y, y / mu)
-        - (y + shape) * np.log((y + shape) / (mu + shape)),
+        "negative_binomial": lambda mu: (
+            xlogy(y, y / mu) - (y + shape) * np.log((y + shape) / (mu + shape))
+        ),
         "gamma": lambda mu: np.log(mu / y) + y / mu - 1.0,
         "binomial": lambda mu: xlogy(y, y / mu) + xlogy(size - y, (size - y) / (size - mu)),
     }.get(name, lambda mu: (y - mu) ** 2)

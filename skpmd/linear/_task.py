@@ -183,9 +183,7 @@ def state_after_part(parameters, options, given, before, stream, features, respo
     proposal = parameters.proposal if model.prior.has_gaussian else "prior"
     step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
     with naming_singular_columns(given.data.X):
-        stream, retained = advance_retaining(
-            retained, stream, model, rows, options, step, response
-        )
+        stream, retained = advance_retaining(retained, stream, model, rows, options, step, response)
     seen = model.prior.reported(stream.particles.theta)
     outcome, prior_k = _of_prior(model, stream.outcome())
     shown = Shown(seen, frame=response.frame(units), **axes_of(model, features, response))
