@@ -185,7 +185,10 @@ def stage(work, *generators):
         found = work() if found is None else found
         yield Stage(found), found
 
-    return drive(resumable(states, *generators)).value
+    last = drive(resumable(states, *generators))
+    if last.interrupted:  # What follows would go on as if nobody had asked for an end.
+        raise KeyboardInterrupt
+    return last.value
 
 
 def silent(info):

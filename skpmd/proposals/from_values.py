@@ -229,7 +229,7 @@ def _by_moves(task, found, rng):
     start, largest = hmc.starts(students, shares, rng, others=likely), students[0]
     target, whitening = hmc.Target(task.gradient), Gaussian(largest.mean, largest.factor)
     for outcome in hmc.moved(task.model, target, start, whitening, task.n, task.power, rng):
-        yield outcome._replace(
+        yield outcome.with_findings(
             notes={"method": "Hamiltonian moves from proposals fitted to values"}
         )
 

@@ -10,11 +10,17 @@ from contextlib import contextmanager
 from skpmd.engine import importance, loop, mirror, particles, rejuvenation, reweight, smc
 from skpmd.proposals import hmc, importance_rounds
 
+def _inner(function, name):
+    """Code of a function inside another one, which need not be running when that one is."""
+    found = function.__code__.co_consts
+    return next(code for code in found if getattr(code, "co_name", None) == name)
+
+
 STEP = mirror.segments.__code__  # every step is made of segments
 # A step belongs to the innermost of these that runs it.
 PHASES = {
     loop._stochastic.__code__: "stochastic steps",
-    loop.full_batch_iterations.__code__: "full-batch iterations",
+    _inner(loop.full_batch_iterations, "states"): "full-batch iterations",
     reweight.reweighting.__code__: "importance reweighting",
     importance_rounds.proposal_rounds.__code__: "importance reweighting",
     smc.tempering.__code__: "importance reweighting",  # one step of a = b = 1 in many segments
