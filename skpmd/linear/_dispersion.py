@@ -67,9 +67,10 @@ class Dispersions:
             out[..., j] = -0.5 * u[..., j] ** 2 - _LOG_ROOT_TWO_PI - law.log_density(phi[..., j])
         return np.where(np.abs(u) < _FAR, out, -np.inf)
 
-    def described(self):
-        """The prior of each, in words."""
-        return [law.described() for law in self.laws]
+    def described(self, unit):
+        """The prior of each, in words; the first is in such a unit of y."""
+        units = [unit] + [1.0] * len(self.laws)
+        return [law.described(one) for law, one in zip(self.laws, units, strict=False)]
 
 
 class HalfStudentT:
@@ -100,9 +101,9 @@ class HalfStudentT:
         constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * np.log(df * np.pi)
         return constant - 0.5 * (df + 1) * np.log1p(z * z / df) + np.log(2.0 / self.scale)
 
-    def described(self):
-        """In words."""
-        return f"half-Student-t({self.df:g}, {self.scale:.4g})"
+    def described(self, unit):
+        """In words, of values in a unit."""
+        return f"half-Student-t({self.df:g}, {self.scale * unit:.4g})"
 
 
 class Gamma:
@@ -127,9 +128,9 @@ class Gamma:
         constant = self.shape * np.log(self.rate) - gammaln(self.shape)
         return constant + (self.shape - 1.0) * np.log(x) - self.rate * x
 
-    def described(self):
-        """In words."""
-        return f"Gamma({self.shape:g}, rate {self.rate:g})"
+    def described(self, unit):
+        """See `HalfStudentT`."""
+        return f"Gamma({self.shape:g}, rate {self.rate / unit:g})"
 
 
 class RootHalfNormal:
@@ -157,8 +158,8 @@ class RootHalfNormal:
         of_root = -0.5 * z * z - _LOG_ROOT_TWO_PI + np.log(2.0 / self.scale)
         return of_root - np.log(2.0) - 1.5 * np.log(x)
 
-    def described(self):
-        """In words."""
+    def described(self, unit):
+        """See `HalfStudentT`; families that have it have no unit of y."""
         return f"x^(-1/2) half-Normal({self.scale:.4g})"
 
 
@@ -205,7 +206,7 @@ class Cutpoints:
         log_hazard = -0.5 * u * u - _LOG_ROOT_TWO_PI - log_ndtr(-u)
         return np.where(np.abs(u) < _FAR, np.exp(log_hazard) / self._left, 0.0)
 
-    def described(self):
+    def described(self, unit):
         """The prior of each, in words."""
         return ["Dirichlet(1) on the classes' probabilities at the columns' means"] * len(
             self.names

@@ -83,6 +83,13 @@ class Family:
         """Its derivatives by dispersions, (m, k)."""
         return np.zeros(phi.shape)
 
+    def deviance(self, y, mean, size, shape):
+        """Half of the deviance of means (n,), by row; squares where a family has none.
+
+        ``size`` (n,) are trials, and ``shape`` is that of a negative binomial distribution.
+        """
+        return (y - mean) ** 2
+
 
 class _Real(Family):
     links, is_real, default_scale = ("identity",), True, 2.5
@@ -143,6 +150,10 @@ class Poisson(_Count):
 
     name, kernel = "poisson", staticmethod(kernels.add_poisson)
 
+    def deviance(self, y, mean, size, shape):
+        """See `Family`."""
+        return xlogy(y, y / mean) - (y - mean)
+
     def rest(self, phi, y, size, weight):
         """See `Family`."""
         return np.full(len(phi), -(weight @ gammaln(y + 1.0)))
@@ -152,6 +163,10 @@ class NegativeBinomial(_Count):
     """Negative binomial distribution of variance mu + mu^2 / shape."""
 
     name, kernel = "negative_binomial", staticmethod(kernels.add_negative_binomial)
+
+    def deviance(self, y, mean, size, shape):
+        """See `Family`."""
+        return xlogy(y, y / mean) - (y + shape) * np.log((y + shape) / (mean + shape))
 
     def priors(self, scale):
         """A half-normal root of 1 / shape; see `Family`."""
@@ -174,6 +189,10 @@ class GammaFamily(Family):
 
     name, links, kernel = "gamma", ("log",), staticmethod(kernels.add_gamma)
     of_what = "numbers above 0"
+
+    def deviance(self, y, mean, size, shape):
+        """See `Family`."""
+        return np.log(mean / y) + y / mean - 1.0
 
     def priors(self, scale):
         """A half-normal root of 1 / shape; see `Family`."""
@@ -200,6 +219,10 @@ class Binomial(Family):
     name, links = "binomial", ("logit", "probit", "cloglog")
     kernel, is_count = staticmethod(kernels.add_binomial), True
     of_what = "whole numbers from 0 to the number of trials"
+
+    def deviance(self, y, mean, size, shape):
+        """See `Family`."""
+        return xlogy(y, y / mean) + xlogy(size - y, (size - y) / (size - mean))
 
     def admits(self, y, size):
         """Whole numbers up to the trials; see `Family`."""

@@ -267,15 +267,10 @@ class GLMPredictions(RegressorMixin):
         check_is_fitted(self)
         found = self.predict_proba(X)
         y = np.asarray(y, dtype=np.float64)
-        shape = self.dispersion_.get("shape", np.inf)
-        size = found.trials if found.trials is not None else np.exp(found.offset)
-        size = (
-            size
-            if self._state.response.family.link == "log" or found.trials is not None
-            else (np.ones(len(y)))
-        )
-        return explained(self._state.response.family.name, y, found.mean(), size, shape,
-                         sample_weight)  # fmt: skip
+        family, shape = self._state.response.family, self.dispersion_.get("shape", np.inf)
+        size = np.exp(found.offset) if family.link == "log" else np.ones(len(y))
+        size = size if found.trials is None else found.trials
+        return explained(family, y, found.mean(), size, shape, sample_weight)
 
     def _check_rows_of_fit(self, times):
         """ValueError where rows that are to be left out are not those of the fit."""

@@ -5,6 +5,7 @@ A family of them says what its y and its columns are; what follows from that is 
 
 from __future__ import annotations
 
+import numpy as np
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
@@ -293,7 +294,8 @@ class LinearEstimator(ParticleResults):
         """
         if self._state.prior_scale is None:
             raise AttributeError("prior_scale_ is not there: the prior is an earlier posterior.")
-        return self._state.prior_scale
+        scale = self._state.prior_scale
+        return np.reshape(scale, self.coef_.shape) if np.ndim(scale) else scale
 
     @result
     def n_iter_(self) -> int:

@@ -14,12 +14,13 @@ from skpmd._base.utils import as_floats
 from skpmd._runtime.threads import each
 from skpmd._typing import ArrayLike
 from skpmd.linear._family_distributions import FAMILIES, LINKS, Parameters
+from skpmd.predictive import PredictiveDistribution
 
 LANES = 64  # Rows of a tile: of 4,000 particles it has 2 MB.
 Rows = TypeVar("Rows", bound="ParticleRows")
 
 
-class ParticleRows:
+class ParticleRows(PredictiveDistribution):
     """What `FamilyMixture` is made of: an array of rows, and how functions of them are computed."""
 
     def __init__(

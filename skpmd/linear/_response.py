@@ -7,7 +7,6 @@ what y is for kernels, and in which frame, of units, a posterior is found.
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import xlogy
 
 from skpmd._export import Variable
 from skpmd.linear._bernoulli import LogisticModel
@@ -217,7 +216,7 @@ class Frame(NamedTuple):
         return (phi > 0.0).all(axis=-1)
 
     def moved(self, theta, other):
-        """Given coordinates of this frame, (..., d), as ones at the centres of another's columns."""
+        """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
         out, (p, w) = np.array(theta, dtype=np.float64), self._widths(theta)
         gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
         out[..., p:w] += gap[..., None]
@@ -332,23 +331,15 @@ def refuse_targets(family, y, trials):
         )
 
 
-def explained(name, y, mean, size, shape, weight):
+def explained(family, y, mean, size, shape, weight):
     """D^2 of means (n,) of y, whose null model is one rate; R^2 where there is no deviance.
 
     ``size`` (n,) are trials or exposures, ``shape`` is that of a negative binomial.
     """
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
     null = size * (weight @ y) / (weight @ size)
-    deviance = {
-        "poisson": lambda mu: xlogy(y, y / mu) - (y - mu),
-        "negative_binomial": lambda mu: (
-            xlogy(y, y / mu) - (y + shape) * np.log((y + shape) / (mu + shape))
-        ),
-        "gamma": lambda mu: np.log(mu / y) + y / mu - 1.0,
-        "binomial": lambda mu: xlogy(y, y / mu) + xlogy(size - y, (size - y) / (size - mu)),
-    }.get(name, lambda mu: (y - mu) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        left, of_null = (weight @ deviance(mu) for mu in (mean, null))
-    if of_null <= 0.0:
+        left, of_null = (weight @ family.deviance(y, mu, size, shape) for mu in (mean, null))
+    if not of_null > 0.0:
         return 1.0 if left <= 0.0 else 0.0
     return float(1.0 - left / of_null)
