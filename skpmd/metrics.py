@@ -1,7 +1,7 @@
 """Scores of predictive distributions: log density, distance to the target, and calibration.
 
-They take targets and a `PredictiveDistribution`, the distribution that ``predict_proba`` of a regressor
-returns, and average over rows. (For a classifier ``predict_proba`` is an array of probabilities,
+They take targets and a `PredictiveDistribution`, which ``predict_proba`` of a regressor returns, and
+average over rows. (For a classifier ``predict_proba`` is an array of probabilities,
 which `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
 
 The negative log predictive density, the CRPS and the pinball loss are proper: no distribution has a
@@ -407,8 +407,8 @@ def _targets(y_true, dist):
     """Targets of shape (n,), finite, as many as there are distributions."""
     if not isinstance(dist, PredictiveDistribution):
         raise TypeError(
-            f"dist must be a predictive distribution, as predict_proba of a regressor returns it, got "
-            f"{type(dist).__name__}: score arrays of class probabilities by sklearn.metrics."
+            f"dist must be a predictive distribution, as predict_proba of a regressor returns it, "
+            f"got {type(dist).__name__}: score arrays of class probabilities by sklearn.metrics."
         )
     y = check_array(y_true, ensure_2d=False, dtype=np.float64, input_name="y_true")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

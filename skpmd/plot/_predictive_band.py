@@ -207,7 +207,7 @@ class PredictiveBandDisplay(Display):
         matplotlib()
         if not isinstance(distribution, PredictiveDistribution):
             raise TypeError(
-                f"distribution must be a predictive distribution, got {type(distribution).__name__}."
+                f"distribution must be a predictive one, got {type(distribution).__name__}."
             )
         x, levels = as_floats("x", x), check_levels(levels)
         if x.shape != (len(distribution),):
