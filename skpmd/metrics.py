@@ -1,8 +1,8 @@
 """Scores of predictive distributions: log density, distance to the target, and calibration.
 
-They take targets and a `PredictiveDistribution`, which ``predict_proba`` of a regressor returns, and
-average over rows. (For a classifier ``predict_proba`` is an array of probabilities,
-which `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
+They take targets and a `PredictiveDistribution`, which ``predict_proba`` of a regressor is, and
+average over rows. (For a classifier ``predict_proba`` is an array of probabilities, which
+`sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
 
 The negative log predictive density, the CRPS and the pinball loss are proper: no distribution has a
 better score on average than the one that the targets come from. Read coverage and width together,
