@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from skpmd.engine import importance, loop, mirror, particles, rejuvenation, reweight, smc
 from skpmd.proposals import hmc, importance_rounds
 
+
 def _inner(function, name):
     """Code of a function inside another one, which need not be running when that one is."""
     found = function.__code__.co_consts
