@@ -174,7 +174,8 @@ def state_after_part(parameters, options, given, before, stream, features, respo
     prior_scale, retained = parameters.prior_scale, None
     if before is not None:
         prior_scale, retained, units = before.prior_scale, before.retained, before.units
-        if retained is not None and units is not None and options.total_samples is None:
+        is_own = is_named and units is not None  # An earlier posterior is a prior in its units.
+        if retained is not None and is_own and options.total_samples is None:
             units, retained = with_units_of(given, units, retained)
     elif is_named:
         units = units_of_columns(parameters, given, response, is_first=True)

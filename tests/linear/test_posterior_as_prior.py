@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -182,6 +183,23 @@ def test_streams_begin_at_the_prior():
     stream = pickle.loads(pickle.dumps(stream)).partial_fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="prior was"):
         stream.set_params(prior="normal").partial_fit(X[:1], y[:1])
+
+
+def test_first_parts_of_few_rows_leave_the_units_of_the_prior():
+    """A stream is a fit to all of its rows, to a fiftieth of a standard deviation.
+
+    Its first rows decide on the units of a named prior, and say nothing of those of a density.
+    """
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((140, 3)) * [1.0, 10.0, 0.1] + [5.0, 0.0, 100.0]
+    y = rng.random(140) < expit((X - [5.0, 0.0, 100.0]) @ [1.0, 0.05, 3.0])
+    prior = BayesianLogisticRegressionPMD(random_state=0).fit(X[:100], y[:100]).posterior_
+    prior.rows = None
+    whole = BayesianLogisticRegressionPMD(prior=prior, random_state=0).fit(X[100:], y[100:])
+    stream = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
+    for rows in (slice(100, 120), slice(120, 140)):
+        stream.partial_fit(X[rows], y[rows], classes=[False, True])
+    assert (np.abs(stream.coef_ - whole.coef_) < 0.02 * whole.coef_std_).all()
 
 
 def test_other_parameters_of_the_prior_are_named_as_unused():
