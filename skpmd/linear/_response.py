@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd._export import Variable
+from skpmd._rows.rows import Rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
@@ -86,6 +87,10 @@ class Classes(NamedTuple):
         """Rows whose y are those of another response as ones of this: classes have no units."""
         return rows
 
+    def renewed(self, rows, retained, parameters):
+        """The response that all rows tell of, and both parts of them: classes are what they are."""
+        return self, rows, retained
+
 
 class Distribution(NamedTuple):
     """Numbers, counts, amounts, shares or ordered classes, of a family."""
@@ -162,6 +167,24 @@ class Distribution(NamedTuple):
         if rows.offset is not None:
             rows = rows._replace(offset=rows.offset * other.unit / self.unit)
         return rows._replace(y=y)
+
+    def renewed(self, rows, retained, parameters):
+        """See `Classes.renewed`: centre and unit of y, or the rate, of all rows up to now."""
+        new, old = rows.data, retained.rows
+        if parameters.scale is None or (self.family.is_real and self.family.link != "identity"):
+            return self, rows, retained
+        y = self.centre + self.unit * np.concatenate([old.y, new.y])
+        weight = np.concatenate([old.weight, new.weight])
+        known = [
+            None if getattr(new, name) is None
+            else np.concatenate([getattr(old, name), getattr(new, name)])
+            for name in ("offset", "exposure")
+        ]  # fmt: skip
+        if known[0] is not None:
+            known[0] = self.unit * known[0]
+        found = distribution_of(self.family, y, weight, known, parameters.fit_intercept)
+        rows = Rows.of(found.since(new, self), max(1, -(-len(rows) // rows.n_batches)))
+        return found, rows, retained._replace(rows=found.since(old, self))
 
 
 class Frame(NamedTuple):

@@ -177,6 +177,8 @@ def state_after_part(parameters, options, given, before, stream, features, respo
         is_own = is_named and units is not None  # An earlier posterior is a prior in its units.
         if retained is not None and is_own and options.total_samples is None:
             units, retained = with_units_of(given, units, retained)
+            if retained.n_fitted == 0:  # They were too few to tell of y, too.
+                response, given, retained = response.renewed(given, retained, parameters)
     elif is_named:
         units = units_of_columns(parameters, given, response, is_first=True)
     rows = _in_units(given, units, parameters.batch_size)
