@@ -7,12 +7,13 @@ Stein's identity, E[f'(u)] = E[f(u) (u - mean)] / variance, expected second deri
 dispersions, of which no kernel has any; at a point they are differences.
 """
 
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import product
 
 import numpy as np
 from scipy.sparse import issparse
 
+from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
 from skpmd.linear._design import LinearModel, gauss_hermite, pieces
@@ -21,8 +22,10 @@ from skpmd.linear._priors import precision_matrix
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
-# Of robust fits: how many begin, steps of each, how many go on, and rows that they see at most.
-_STARTS, _CONCENTRATIONS, _BEST, _MAX_START_ROWS = 20, 3, 2, 400
+# Starts see so many rows. Of robust fits: how many begin, steps of each, and how many go on.
+_START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
+# Rounds of a start's search, and what it tries of a coordinate of a dispersion.
+_ROUNDS, _GRID, _FINE = 2, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -137,49 +140,77 @@ class GeneralisedLinearModel(LinearModel):
         columns = self._columns(batch, rows)
         self.family.kernel(table, *columns, np.ascontiguousarray(phi), self.family.code, *out)
 
-    def starts(self, batches):
-        """Zero and, of a family with outliers, robust fits too; see `LinearModel`.
+    # ------------------------------------------------------------------- where searches begin
+    @property
+    def is_log_concave(self):
+        """Whether a search for the mode may begin anywhere."""
+        return not len(self.family.dispersions.names) or self.family.has_cutpoints
 
-        Least squares may be a mode of next to no mass, and rows between two lines have two. Robust
-        fits are least trimmed squares: from few rows each, with steps that take the better half of
-        all rows (Rousseeuw and Van Driessen 2006).
+    def starts(self, batches):
+        """Points near modes, for a density with dispersions is not concave far from them.
+
+        Some rows tell of them. Coefficients and dispersions are searched in turn, by values. Of a
+        family with outliers several fits begin, for least squares may be a mode of next to no mass.
         """
         zero = np.zeros(self.n_coordinates)
-        if not (self.family.has_outliers and self.prior.has_gaussian):
+        if self.is_log_concave or not self.prior.has_gaussian:
             return [zero]
-        design, y = self._some_rows(batches)
-        n, w = design.shape
-        rng, found = np.random.default_rng(0), [np.linalg.lstsq(design, y)[0]]
-        half = max(n // 2 + 1, min(w + 1, n))
-        for _ in range(_STARTS):
-            some = rng.choice(n, min(w + 1, n), replace=False)
-            for _ in range(_CONCENTRATIONS):
-                fit = np.linalg.lstsq(design[some], y[some])[0]
-                some = np.argsort(np.abs(y - design @ fit), kind="stable")[:half]
-            found.append(fit)
-        error = [np.sort((y - design @ fit) ** 2)[:half].sum() for fit in found]
-        starts = [zero]
-        for i in [0, *(1 + np.argsort(error[1:], kind="stable")[:_BEST])]:
-            start, gap = zero.copy(), np.abs(y - design @ found[i])
-            start[:w] = found[i]
-            phi = np.array([[max(1.5 * np.median(gap), 1e-3), 3.0]])
-            start[w:] = self.family.dispersions.standard(phi)[0]
-            starts.append(start)
-        return starts
+        some = self._some_rows(batches)
+        fits = self._robust_fits(some) if self.family.has_outliers else [()]
+        return [self._climbed(np.append(fit, zero[len(fit) :]), some) for fit in fits]
 
     def _some_rows(self, batches):
-        """Up to so many rows: their design, and y less what is known of it."""
-        found, left = [], _MAX_START_ROWS
+        """A batch of some rows, which weigh as much as all."""
+        left = max(1, _START_ROWS // max(1, len(batches)))
+        found, total = [], 0.0
         for batch in batches:
             n = len(batch.weight)
-            places = np.unique(np.linspace(0, n - 1, min(n, left)).astype(int))
-            some = batch.take(places)
-            X, y, _ = self.design((some, slice(None)))
-            found.append((X, y - self.location - (0.0 if some.offset is None else some.offset)))
-            left -= len(places)
-            if left <= 0:
-                break
-        return (np.concatenate(part) for part in zip(*found, strict=True))
+            found.append(batch.take(np.unique(np.linspace(0, n - 1, min(n, left)).astype(int))))
+            total += batch.weight.sum()
+        some = reduce(stacked_rows, found)
+        return some._replace(weight=some.weight * (total / some.weight.sum()))
+
+    def _climbed(self, theta, some):
+        """A point that is higher than ``theta``: coordinates of dispersions, and Newton's steps."""
+        k = len(self.family.dispersions.names)
+        w = len(theta) - k
+
+        def best(points):
+            values = self.log_prior(points) + self.log_likelihood(points, some)
+            return points[np.nanargmax(values)]
+
+        # All dispersions together: a scale among outliers depends on how many these may be.
+        table = np.stack(np.meshgrid(*[_GRID[::4]] * k), axis=-1).reshape(-1, k)
+        theta = best(np.hstack([np.tile(theta[:w], (len(table), 1)), table]))
+        for _ in range(_ROUNDS):
+            for j, grid in product(range(w, len(theta)), (_GRID, _FINE)):
+                move = np.zeros((len(grid), len(theta)))
+                move[:, j] = grid - (theta[j] if grid is _GRID else 0.0)
+                theta = best(theta + move)
+            gradient, precision = self.gaussian_target(theta, None, [some])
+            move = np.linalg.solve(precision[:w, :w], gradient[:w])
+            lengths = np.append(0.5 ** np.arange(12.0), 0.0)
+            theta = best(theta + np.pad(np.outer(lengths, move), ((0, 0), (0, len(theta) - w))))
+        return theta
+
+    def _robust_fits(self, some):
+        """Coefficients by least squares, and by least trimmed squares from few rows each.
+
+        Steps take the better half of all rows (Rousseeuw and Van Driessen 2006).
+        """
+        design, y, _ = self.design((some, slice(None)))
+        y = y - self.location - (0.0 if some.offset is None else some.offset)
+        n, w = design.shape
+        rng, found = np.random.default_rng(0), []
+        half = max(n // 2 + 1, min(w + 1, n))
+        for _ in range(_STARTS):
+            chosen = rng.choice(n, min(w + 1, n), replace=False)
+            for _ in range(_CONCENTRATIONS):
+                fit = np.linalg.lstsq(design[chosen], y[chosen])[0]
+                chosen = np.argsort(np.abs(y - design @ fit), kind="stable")[:half]
+            found.append((np.sort((y - design @ fit) ** 2)[:half].sum(), fit))
+        found.sort(key=lambda one: one[0])
+        return [np.linalg.lstsq(design, y)[0], *(fit for _, fit in found[:_BEST])]
 
     # ------------------------------------------------------------------- under a Gaussian
     def gaussian_target(self, mean, cov, batches, b=1.0):
