@@ -48,6 +48,16 @@ def log_prior(data, slopes, intercept, extra):
     return total
 
 
+def centre_of(data):
+    """What the intercept's prior is about: the link of the mean, or of a rate."""
+    rate = data.y.sum() / (len(data.y) if data.size is None else data.size.sum())
+    if data.family in glm_sets.REAL:
+        return rate
+    if data.family == "ordinal":
+        return 0.0
+    return logit(rate) if data.family in ("binomial", "beta") else np.log(rate)
+
+
 def log_jacobian(data, t, extra):
     """Log derivative of dispersions or cutpoints by the coordinates of chains."""
     return t[1:].sum() if data.family == "ordinal" else np.log(extra).sum()
@@ -67,9 +77,7 @@ def test_potentials_are_those_of_scipy(family):
         data = data._replace(weight=rng.integers(1, 5, 40).astype(float))
     target = glm_targets.target(data, is_whitened=False)
     n_first = 2 if name == "ordinal" else 3
-    total = data.y.sum() / (len(data.y) if data.size is None else data.size.sum())
-    centre = {"normal": data.y.mean(), "student_t": data.y.mean(), "binomial": logit(total),
-              "beta": logit(total), "ordinal": 0.0}.get(name, np.log(total))  # fmt: skip
+    centre = centre_of(data)
     found = []
     for theta in 0.4 * rng.standard_normal((3, len(target.centre))):
         reported = target.reported(theta)

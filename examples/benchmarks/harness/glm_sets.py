@@ -112,7 +112,7 @@ def drawn(family, n, p, seed=0):
     share, gamma = expit(eta), rng.standard_gamma(2.0, n) / 2.0
     y = {
         "normal": lambda: eta + 0.7 * rng.standard_normal(n),
-        "student_t": lambda: eta + 0.7 * rng.standard_t(3.0, n),
+        "student_t": lambda: eta + 0.7 * rng.standard_t(2.0, n),
         "poisson": lambda: rng.poisson(np.exp(eta)),
         "negative_binomial": lambda: rng.poisson(np.exp(eta) * gamma),
         "gamma": lambda: np.exp(eta) * gamma,
