@@ -40,6 +40,7 @@ class LinearModel(Model):
 
     n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
     has_stiff_rows = False
+    is_conjugate = False  # Whether there are exact draws, by ``exact_draws``.
 
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df

@@ -53,6 +53,7 @@ class Family:
     name, links, kernel = "", (), None
     is_count = False  # Whether y are whole numbers.
     is_real = False  # Whether y has a location and a scale of its own.
+    is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
     has_outliers = False  # Whether its log density is not concave in the predictor.
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.
     default_scale = 1.0  # Of the prior of the first dispersion.
@@ -99,6 +100,11 @@ class Normal(_Real):
     """Normal distribution; its dispersion is the standard deviation."""
 
     name, links, kernel = "normal", ("identity", "log"), staticmethod(kernels.add_normal)
+
+    @property
+    def is_conjugate(self):
+        """Whether the link is the identity; see `Family`."""
+        return self.link == "identity"
 
     def priors(self, scale):
         """A half-Student-t standard deviation; see `Family`."""

@@ -186,6 +186,9 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_weights_or_moves(model, batches, parameters, options, rng):
     """Importance reweighting of draws from the proposals; where it fails, moves from there."""
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
+    if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
+        yield model.exact_draws(batches, n, power, rng)
+        return
     mixture = proposal_components(model, batches, parameters.proposal, power)
     notes, first = {}, None
     if parameters.moves != "always":

@@ -24,8 +24,8 @@ _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
 # Starts see so many rows. Of robust fits: how many begin, steps of each, and how many go on.
 _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
-# Rounds of a start's search, and what it tries of a coordinate of a dispersion.
-_ROUNDS, _GRID, _FINE = 2, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
+# Rounds of a start's search, nats that one has to gain, and what it tries of a dispersion.
+_ROUNDS, _GAIN, _GRID, _FINE = 40, 0.1, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -176,13 +176,20 @@ class GeneralisedLinearModel(LinearModel):
         w = len(theta) - k
 
         def best(points):
+            nonlocal value
             values = self.log_prior(points) + self.log_likelihood(points, some)
+            value = np.nanmax(values)
             return points[np.nanargmax(values)]
+
+        value, before = -np.inf, -np.inf
 
         # All dispersions together: a scale among outliers depends on how many these may be.
         table = np.stack(np.meshgrid(*[_GRID[::4]] * k), axis=-1).reshape(-1, k)
         theta = best(np.hstack([np.tile(theta[:w], (len(table), 1)), table]))
         for _ in range(_ROUNDS):
+            if value - before < _GAIN:
+                break
+            before = value
             for j, grid in product(range(w, len(theta)), (_GRID, _FINE)):
                 move = np.zeros((len(grid), len(theta)))
                 move[:, j] = grid - (theta[j] if grid is _GRID else 0.0)

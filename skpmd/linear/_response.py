@@ -16,6 +16,7 @@ from skpmd.linear._design import n_logits
 from skpmd.linear._families import link_of
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._multinomial import SoftmaxModel
+from skpmd.linear._normal import NormalModel
 
 _STEP = 1e-4  # Of differences between coordinates, whose prior has an sd of the order of one.
 _ROUNDING = 1e-12  # y of a smaller sd, as a share of its mean, are constant.
@@ -115,9 +116,8 @@ class Distribution(NamedTuple):
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `GeneralisedLinearModel`."""
         log_unit = float(np.log(self.unit))
-        return GeneralisedLinearModel(
-            prior, fit_intercept, self.family, self.location, log_unit, shift
-        )
+        kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
+        return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
         """Names of coefficients, of the intercept at the columns' means, and of dispersions."""
