@@ -17,6 +17,7 @@ LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
 _MOST = 700.0  # Exponents of larger size overflow.
+_LEAST = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
 
@@ -258,19 +259,19 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
         for j in range(n):
             log_mu, log_rest, up, _, bend, _ = _log_shares(table[i, j], link)
             mu, rest = math.exp(log_mu), math.exp(log_rest)
-            a, b = max(mu * precision, 1e-290), max(rest * precision, 1e-290)
+            a, b = max(mu * precision, _LEAST), max(rest * precision, _LEAST)
             log_a, psi_a, tri_a = _gammas(a)
             log_b, psi_b, tri_b = _gammas(b)
             odds, log_rest_y = size[j], -max(size[j], 0.0) - math.log1p(math.exp(-abs(size[j])))
             value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
             if order > 0:
-                by_mu = precision * (odds - psi_a + psi_b)
-                slope = mu * up
-                table[i, j] = weight[j] * by_mu * slope
+                gap, slope = odds - psi_a + psi_b, precision * mu * up
+                table[i, j] = weight[j] * gap * slope
                 by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
             if order > 1:
-                curve = precision * precision * (tri_a + tri_b) * slope * slope
-                curvature[i, j] = weight[j] * (curve - by_mu * mu * (bend + up * up))
+                curve = (tri_a + tri_b) * slope * slope
+                bent = precision * mu * (bend + up * up)
+                curvature[i, j] = weight[j] * (curve - gap * bent)
         total[i] += value
         if order > 0:
             by_phi[i, 0] += by_precision
