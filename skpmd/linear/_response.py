@@ -261,9 +261,10 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
         sd = np.sqrt(weight @ (y - mean) ** 2 / n)
         unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
         return Distribution(family, float(mean) if fit_intercept else 0.0, unit)
+    least = 0.5 if family.is_count else 0.0  # Where all y are zero, or negative.
     if family.is_real:  # With another link the scale of y is that of its dispersion alone.
         unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
-        family = type(family)(family.link, family.prior_scale * unit)
+        family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
     if not fit_intercept:
         return Distribution(family)
     total, size = weight @ y, n
@@ -272,7 +273,7 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
     elif family.link == "log" and offset is not None:
         total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
     if family.link == "log":
-        mean = max(total, 0.5 * np.exp(-0.0 if offset is None else -offset.max())) / size
+        mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
     else:
         mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
     return Distribution(family, location=float(link_of(family.link, mean)))
@@ -297,14 +298,19 @@ def explained(name, y, mean, size, shape, weight):
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
     null = size * (weight @ y) / (weight @ size)
     deviance = {
-        "poisson": lambda mu: xlogy(y, y / mu) - (y - mu),
-        "negative_binomial": lambda mu: xlogy(y, y / mu)
+        "poisson": lambda mu: _log_ratio(y, mu) - (y - mu),
+        "negative_binomial": lambda mu: _log_ratio(y, mu)
         - (y + shape) * np.log((y + shape) / (mu + shape)),
         "gamma": lambda mu: np.log(mu / y) + y / mu - 1.0,
-        "binomial": lambda mu: xlogy(y, y / mu) + xlogy(size - y, (size - y) / (size - mu)),
+        "binomial": lambda mu: _log_ratio(y, mu) + _log_ratio(size - y, size - mu),
     }.get(name, lambda mu: (y - mu) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         left, of_null = (weight @ deviance(mu) for mu in (mean, null))
     if of_null <= 0.0:
         return 1.0 if left <= 0.0 else 0.0
     return float(1.0 - left / of_null)
+
+
+def _log_ratio(y, mu):
+    """y log(y / mu), which is zero where y is, for all mu."""
+    return xlogy(y, y / np.maximum(mu, np.finfo(float).tiny))
