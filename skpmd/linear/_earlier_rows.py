@@ -32,6 +32,7 @@ from skpmd.linear._priors import Prior, precision_matrix
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
+_STEP = 1e-4  # Of differences in coordinates of a posterior.
 _N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
 
 
@@ -174,7 +175,7 @@ def joined(shards):
     None where nothing stands for any.
     """
     first, units = shards[0], shards[0].prior.units
-    shards = [first, *(_in(units, one) for one in shards[1:])]
+    shards = [first, *(_in(first.prior, one) for one in shards[1:])]
     rests = [one.rest for one in shards if one.rest is not None]
     rows = reduce(partial(stacked_rows, shift=shift_of(units)), [one.rows for one in shards])
     if not rests:
@@ -183,20 +184,30 @@ def joined(shards):
     return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
 
 
-def _in(units, earlier):
-    """`EarlierRows` in other units."""
-    if units is None:
+def _in(prior, earlier):
+    """`EarlierRows` in the units of another prior, of columns and of y."""
+    if prior.units is None:
         return earlier
-    rows, rest = earlier.rows, earlier.rest
-    new = units.since(earlier.prior.units)
+    rows, rest, old = earlier.rows, earlier.rest, earlier.prior
+    rows = rows._replace(X=prior.units.since(old.units).rows(rows.X))
     if rest is not None:
-        old = earlier.prior.units.since(units)  # As it takes coefficients to where the rest is.
-        by_one = old.pull_back(rest.precision)
+        frame, own = prior.response.frame(prior.units), old.response.frame(old.units)
+        centre = frame.since(own).outward(rest.centre)
+        pull_back = _pull_back(own.since(frame), centre)
+        by_one = pull_back(rest.precision)
         rest = rest._replace(
-            centre=new.outward(rest.centre), slope=old.pull_back(rest.slope),
-            precision=old.pull_back(by_one.T),
-        )  # fmt: skip
-    return earlier._replace(rows=rows._replace(X=new.rows(rows.X)), rest=rest)
+            centre=centre, slope=pull_back(rest.slope), precision=pull_back(by_one.T)
+        )
+    return earlier._replace(rows=prior.response.since(rows, old.response), rest=rest)
+
+
+def _pull_back(move, at):
+    """What takes gradients by coordinates that are moved outward to ones by those at a point."""
+    if isinstance(move, Units):
+        return move.pull_back
+    steps = _STEP * np.eye(len(at))  # Dispersions are no linear functions of each other.
+    slopes = (move.outward(at + steps) - move.outward(at - steps)) / (2.0 * _STEP)
+    return lambda gradient: gradient @ slopes.T
 
 
 def rows_for_later(model, rows, power, posterior, prior, earlier):
