@@ -237,13 +237,19 @@ class Between(NamedTuple):
     other: Frame
 
     def outward(self, theta):
-        """Coordinates of the other."""
-        return self.other.outward(self.one.inward(theta))
+        """Coordinates of the other, whose intercept is where columns have other values."""
+        given, one, other = self.one.inward(theta), self.one.columns, self.other.columns
+        if one.fit_intercept:
+            p = len(one.scale)
+            given[..., p] += given[..., :p] @ (other.centre - one.centre)
+        return self.other.outward(given)
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
-        theta = self.one.outward(self.other.inward(u))
-        return self.other.log_jacobian(u) - self.one.log_jacobian(theta)
+        theta = self._replace(one=self.other, other=self.one).outward(u)
+        of_other, of_one = self.other.log_jacobian(u), self.one.log_jacobian(theta)
+        both = np.isfinite(of_other) & np.isfinite(of_one)  # Both are flat where no mass is.
+        return np.where(both, of_other, 0.0) - np.where(both, of_one, 0.0)
 
 
 def distribution_of(family, y, weight, known_part, fit_intercept):
