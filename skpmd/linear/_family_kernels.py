@@ -16,7 +16,7 @@ from numba import njit
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
-_MOST = 700.0  # Exponents of larger size overflow.
+_MOST = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
 _LEAST = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
@@ -194,7 +194,7 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(max(z, -_MOST), _MOST))
+        rate = math.exp(min(max(z, -700.0), _MOST))
         ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
