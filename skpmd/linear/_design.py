@@ -51,6 +51,10 @@ class LinearModel(Model):
         model.prior, model.tail_df = prior, prior.tail_df
         return model
 
+    def starts(self, batches, b=1.0):
+        """Where modes are looked for, points (d,); a log-concave posterior has one."""
+        return [np.zeros(self.prior.n_coordinates)]
+
     def shift_of(self, X):
         """What has to be subtracted from rows, (p,), or None."""
         return self.shift if issparse(X) else None

@@ -1,5 +1,7 @@
 """Inference methods from a model and all its data to a posterior: steps, weights, moves."""
 
+from functools import partial
+
 import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
@@ -13,6 +15,7 @@ from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.linear._design import LinearModel
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.proposals.importance_rounds import importance_rounds
 
@@ -23,6 +26,8 @@ _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of f
 _DEFENSIVE_FACTOR, _DEFENSIVE_SHARE = 3.0, 0.1
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
+# Modes that are fewer sds apart are one, and those of e^-9 of the largest mass are left out.
+_SAME_MODE, _MASS_OF_MODE = 0.5, 9.0
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
@@ -37,13 +42,13 @@ _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
 _TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
 
 
-def proposal_components(model, batches, proposal, power):
+def proposal_components(model, batches, proposal, power, modes=None):
     """Components of the proposal mixture that the estimator's ``proposal`` names, and their shares.
 
     ``"laplace"`` is the normal approximation at the mode, once by the sinh-arcsinh map and once
     with Student tails; ``"mirror"`` is the fixed point of Gaussian mirror descent, once by the
-    sinh-arcsinh map and once plain; ``"auto"`` is all four. The model offers ``gaussian_target``,
-    ``skew_axes`` and ``tail_df``.
+    sinh-arcsinh map and once plain; ``"auto"`` is all four, of each of the ``modes``. The model
+    offers ``gaussian_target``, ``skew_axes`` and ``tail_df``.
 
     Where the likelihood is flat in a direction (separable classes), the posterior has the tails of
     its prior. So under a Student prior there is a defensive Cauchy component, three times as wide:
@@ -51,23 +56,24 @@ def proposal_components(model, batches, proposal, power):
     over four seeds, with k-hat near 0.5; with it within 5 %.
     """
     d = model.n_coordinates
+    modes = modes_of(model, batches, power) if modes is None else modes
 
-    def log_joint(theta):
-        return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
+    log_joint = partial(_log_joint, model, batches, power)
 
     def with_skewness(gaussian):
         if d > _MAX_SKEWED:
             return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, log_joint, batches, power)
 
-    mode = laplace(model, batches, np.zeros(d), power)
     gaussians, shares = [], []
-    if proposal in ("auto", "mirror"):
-        gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
-        shares += _MIRROR_SHARES
-    if proposal in ("auto", "laplace"):
-        gaussians.append((mode, _TAIL_DF))
-        shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
+    for mode in modes:
+        if proposal in ("auto", "mirror"):
+            gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
+            shares += _MIRROR_SHARES
+        if proposal in ("auto", "laplace"):
+            factor = 0.25 if proposal == "auto" else 1.0
+            gaussians.append((mode, _TAIL_DF))
+            shares += [factor * share for share in _LAPLACE_SHARES]
     with_axes = each(lambda one: with_skewness(one[0]), gaussians)
     components = []
     for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
@@ -78,6 +84,25 @@ def proposal_components(model, batches, proposal, power):
         components.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
         shares = np.append((1.0 - _DEFENSIVE_SHARE) * shares, _DEFENSIVE_SHARE)
     return components, shares
+
+
+def modes_of(model, batches, power):
+    """Laplace approximations at the modes with mass that are found from the model's starts."""
+    found, starts = [], [np.zeros(model.n_coordinates)]
+    if isinstance(model, LinearModel):
+        starts = model.starts(batches, power)
+    for start in starts:
+        mode = laplace(model, batches, start, power)
+        gaps = [np.linalg.solve(one.chol, mode.mean - one.mean) for one, _ in found]
+        if all(np.linalg.norm(gap) > _SAME_MODE for gap in gaps):
+            at_mode = _log_joint(model, batches, power, mode.mean[None])[0]
+            found.append((mode, at_mode + np.log(np.diag(mode.chol)).sum()))
+    least = max(mass for _, mass in found) - _MASS_OF_MODE
+    return [mode for mode, mass in found if mass >= least or len(found) == 1]
+
+
+def _log_joint(model, batches, power, theta):
+    return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
 
 
 def draw_proposals(model, components, shares, n_particles, rng):
@@ -159,12 +184,16 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_weights_or_moves(model, batches, parameters, options, rng):
     """Importance reweighting of draws from the proposals; where it fails, moves from there."""
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
-    mixture = proposal_components(model, batches, parameters.proposal, power)
+    modes = modes_of(model, batches, power)
+    mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first = {}, None
     if parameters.moves != "always":
-        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE
+        # Each mode has so many draws at first, and one of them may have all mass.
+        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE / len(modes)
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
+            if len(modes) > 1:  # Proposals at several modes disagree of themselves.
+                outcome = outcome.with_findings(disagreement=None)
             share = first.infos[0].ess / n
             few = parameters.moves == "never" and share < _MIN_UNMOVED
             reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()

@@ -21,6 +21,7 @@ from skpmd.linear._priors import precision_matrix
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
+_SCALES, _N_STEPS = 0.5 ** np.arange(0, 14), 3  # Of a robust fit, in sds of y, and Newton's steps.
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -134,6 +135,26 @@ class GeneralisedLinearModel(LinearModel):
         """Let the family's kernel do what ``out`` asks for."""
         columns = self._columns(batch, rows)
         self.family.kernel(table, *columns, np.ascontiguousarray(phi), self.family.code, *out)
+
+    def starts(self, batches, b=1.0):
+        """Zero, and for heavy tails coefficients at ever smaller scales, where some rows count.
+
+        Student's likelihood of rows with outliers has several modes. With a scale that is large it
+        has one, and this is followed to smaller scales, as by graduated non-convexity (Blake and
+        Zisserman 1987).
+        """
+        found = super().starts(batches, b)
+        if self.family.name != "student_t":
+            return found
+        w, at = len(found[0]) - 2, found[0].copy()
+        for scale in _SCALES:
+            at[w:] = self.family.dispersions.standard(np.array([[scale, 1.0]]))[0]
+            for _ in range(_N_STEPS):
+                gradient, precision = self.gaussian_target(at, None, batches, b)
+                move = np.linalg.solve(precision[:w, :w], gradient[:w])
+                at[:w] += move
+            found.append(at.copy())
+        return found
 
     # ------------------------------------------------------------------- under a Gaussian
     def gaussian_target(self, mean, cov, batches, b=1.0):
