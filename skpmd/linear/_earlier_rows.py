@@ -32,6 +32,7 @@ from skpmd.linear._priors import Prior, precision_matrix
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
+_STEP = 1e-4  # Of differences in coordinates of a posterior.
 _N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
 
 

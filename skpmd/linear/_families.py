@@ -11,6 +11,7 @@ from skpmd.linear import _family_kernels as kernels
 from skpmd.linear._dispersion import Cutpoints, Dispersions, Gamma, HalfStudentT, RootHalfNormal
 
 _MAX_COUNT = 1e15  # Larger numbers are not known to one.
+_LARGE = 1e4  # Stirling's series to its first term is exact from here on.
 _CODES = {
     "logit": kernels.LOGIT, "probit": kernels.PROBIT, "cloglog": kernels.CLOGLOG,
     "identity": kernels.IDENTITY, "log": kernels.LOG,
@@ -158,7 +159,7 @@ class Poisson(_Count):
 
     def deviance(self, y, mean, size, shape):
         """See `Family`."""
-        return xlogy(y, y / mean) - (y - mean)
+        return _log_ratio(y, mean) - (y - mean)
 
     def rest(self, phi, y, size, weight):
         """See `Family`."""
@@ -172,7 +173,7 @@ class NegativeBinomial(_Count):
 
     def deviance(self, y, mean, size, shape):
         """See `Family`."""
-        return xlogy(y, y / mean) - (y + shape) * np.log((y + shape) / (mean + shape))
+        return _log_ratio(y, mean) - (y + shape) * np.log((y + shape) / (mean + shape))
 
     def priors(self, scale):
         """A half-normal root of 1 / shape; see `Family`."""
@@ -181,13 +182,12 @@ class NegativeBinomial(_Count):
     def rest(self, phi, y, size, weight):
         """See `Family`."""
         count, total = _distinct(y, weight)
-        of_count = gammaln(count + phi) - gammaln(phi) - xlogy(count, phi) - gammaln(count + 1.0)
-        return of_count @ total
+        return (_log_rising(count, phi) - gammaln(count + 1.0)) @ total
 
     def rest_by_phi(self, phi, y, size, weight):
         """See `Family`."""
         count, total = _distinct(y, weight)
-        return (psi(count + phi) - psi(phi) - count / phi) @ total[:, None]
+        return _slope_of_log_rising(count, phi) @ total[:, None]
 
 
 class GammaFamily(Family):
@@ -210,13 +210,21 @@ class GammaFamily(Family):
 
     def rest(self, phi, y, size, weight):
         """See `Family`."""
-        shape, log_y = phi[:, 0], np.log(y)
-        one = shape * np.log(shape) - gammaln(shape)
-        return weight.sum() * one + (shape - 1.0) * (weight @ log_y)
+        shape = phi[:, 0]
+        large = np.maximum(shape, _LARGE)  # By Stirling's series; see `_log_rising`.
+        of_large = 0.5 * np.log(large) - _HALF_LOG_TWO_PI - 1.0 / (12.0 * large)
+        one = shape * np.log(shape) - gammaln(shape) - shape
+        return weight.sum() * np.where(shape < _LARGE, one, of_large) - weight @ np.log(y)
 
     def rest_by_phi(self, phi, y, size, weight):
         """See `Family`."""
-        return weight.sum() * (np.log(phi) + 1.0 - psi(phi)) + weight @ np.log(y)
+        large = np.maximum(phi, _LARGE)
+        of_large = 0.5 / large + 1.0 / (12.0 * large**2)
+        return weight.sum() * np.where(phi < _LARGE, np.log(phi) - psi(phi), of_large)
+
+    def sizes(self, y, size):
+        """Logarithms of the amounts; see `Family`."""
+        return np.log(y)
 
 
 class Binomial(Family):
@@ -228,7 +236,7 @@ class Binomial(Family):
 
     def deviance(self, y, mean, size, shape):
         """See `Family`."""
-        return xlogy(y, y / mean) + xlogy(size - y, (size - y) / (size - mean))
+        return _log_ratio(y, mean) + _log_ratio(size - y, size - mean)
 
     def admits(self, y, size):
         """Whole numbers up to the trials; see `Family`."""
@@ -289,7 +297,33 @@ FAMILIES = {
 }
 
 
+def _log_rising(n, x):
+    """log Gamma(n + x) - log Gamma(x) - n log x, of large x by Stirling's series.
+
+    There each of the three terms alone is rounded to more than all of them are together, and many
+    rows have the same n.
+    """
+    large = np.maximum(x, _LARGE)
+    of_large = (large + n - 0.5) * np.log1p(n / large) - n
+    of_large += (1.0 / (large + n) - 1.0 / large) / 12.0
+    return np.where(x < _LARGE, gammaln(n + x) - gammaln(x) - xlogy(n, x), of_large)
+
+
+def _slope_of_log_rising(n, x):
+    """Its derivative by x."""
+    large = np.maximum(x, _LARGE)
+    ahead = large + n
+    of_large = np.log1p(n / large) - n / large + 0.5 * n / (large * ahead)
+    of_large += n * (large + ahead) / (12.0 * (large * ahead) ** 2)
+    return np.where(x < _LARGE, psi(n + x) - psi(x) - n / x, of_large)
+
+
 def _distinct(y, weight):
     """Distinct counts, and the weight of each."""
     count, place = np.unique(y, return_inverse=True)
     return count, np.bincount(place, weight)
+
+
+def _log_ratio(y, mean):
+    """y log(y / mean), which is zero where y is, for all means."""
+    return xlogy(y, y / np.maximum(mean, np.finfo(float).tiny))

@@ -16,7 +16,8 @@ from numba import njit
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
-_MOST = 700.0  # Exponents of larger size overflow.
+_MOST = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
+_LEAST = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
 
@@ -182,7 +183,10 @@ def add_negative_binomial(table, y, size, weight, phi, link, total, by_phi, curv
 
 @njit(**_KERNEL, error_model="numpy")
 def add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order):
-    """Gamma, phi = (shape,), log link: -shape (z + y e^-z)."""
+    """Gamma, phi = (shape,), log link: shape (1 + d - e^d), where d is log y - z.
+
+    ``size`` is log y.
+    """
     m, n = table.shape
     ratio, scratch = np.empty(_LANES), np.empty(_LANES)
     for i in range(m):
@@ -191,20 +195,26 @@ def add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order
             length = min(_LANES, n - start)
             z = table[i, start : start + length]
             for j in range(length):
-                ratio[j] = -z[j]
+                ratio[j] = size[start + j] - z[j]
+                z[j] = ratio[j]
             _exponential(ratio, scratch, length)
             for j in range(length):
-                ratio[j] *= y[start + j]
-                value += weight[start + j] * (z[j] + ratio[j])
-            if order > 0:
-                for j in range(length):
-                    z[j] = weight[start + j] * shape * (ratio[j] - 1.0)
-            if order > 1:
-                for j in range(length):
-                    curvature[i, start + j] = weight[start + j] * shape * ratio[j]
-        total[i] -= shape * value
+                w, d = weight[start + j], z[j]
+                # Of rows that are next to their means neither may be rounded: shapes are large.
+                last = 1.0 + d * 0.25
+                beyond = ratio[j] - 1.0
+                if abs(d) < 1e-3:
+                    beyond = d * (1.0 + 0.5 * d * (1.0 + d * last / 3.0))
+                    value -= w * 0.5 * d * d * (1.0 + d * last / 3.0)
+                else:
+                    value += w * (d - beyond)
+                if order > 0:
+                    z[j] = w * shape * beyond
+                if order > 1:
+                    curvature[i, start + j] = w * shape * ratio[j]
+        total[i] += shape * value
         if order > 0:
-            by_phi[i, 0] -= value
+            by_phi[i, 0] += value
 
 
 @njit(**_KERNEL)
@@ -215,7 +225,7 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(z, 700.0))
+        rate = math.exp(min(max(z, -700.0), _MOST))
         ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
@@ -350,8 +360,10 @@ def _add_beta_values(table, odds, log_rest, weight, phi, total):
                 s, t = r * r, q * q
                 logs = (a + 7.5) * log_a[j] + (b + 7.5) * log_b[j] - product[j] - z[j]
                 logs -= a + b + 16.0 - 2.0 * _LOG_ROOT_TWO_PI
-                logs += r * (1 / 12.0 - s * (1 / 360.0 - s * (1 / 1260.0 - s / 1680.0)))
-                logs += q * (1 / 12.0 - t * (1 / 360.0 - t * (1 / 1260.0 - t / 1680.0)))
+                tail = 1 / 1260.0 - s * (1 / 1680.0 - s / 1188.0)
+                logs += r * (1 / 12.0 - s * (1 / 360.0 - s * tail))
+                tail = 1 / 1260.0 - t * (1 / 1680.0 - t / 1188.0)
+                logs += q * (1 / 12.0 - t * (1 / 360.0 - t * tail))
                 known = a * odds[start + j] + precision * log_rest[start + j]
                 value += weight[start + j] * (known - logs)
         total[i] += value
@@ -375,19 +387,19 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
         for j in range(n):
             log_mu, log_miss, up, _, bend, _ = _log_shares(table[i, j], link)
             mu, rest = math.exp(log_mu), math.exp(log_miss)
-            a, b = max(mu * precision, 1e-290), max(rest * precision, 1e-290)
+            a, b = max(mu * precision, _LEAST), max(rest * precision, _LEAST)
             log_a, psi_a, tri_a = _gammas(a)
             log_b, psi_b, tri_b = _gammas(b)
             odds, log_rest_y = size[j], log_rest[j]
             value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
             if order > 0:
-                by_mu = precision * (odds - psi_a + psi_b)
-                slope = mu * up
-                table[i, j] = weight[j] * by_mu * slope
+                gap, slope = odds - psi_a + psi_b, precision * mu * up
+                table[i, j] = weight[j] * gap * slope
                 by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
             if order > 1:
-                curve = precision * precision * (tri_a + tri_b) * slope * slope
-                curvature[i, j] = weight[j] * (curve - by_mu * mu * (bend + up * up))
+                curve = (tri_a + tri_b) * slope * slope
+                bent = precision * mu * (bend + up * up)
+                curvature[i, j] = weight[j] * (curve - gap * bent)
         total[i] += value
         if order > 0:
             by_phi[i, 0] += by_precision

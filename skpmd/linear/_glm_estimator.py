@@ -73,7 +73,7 @@ default="normal"
     intercept_prior_scale : float, default=2.5
         Standard deviation of the normal prior on the intercept at the columns' means, in standard
         deviations of y for an identity link. It is about the link of the mean of y (or of the sum
-        of y over that of exposure).
+        of y over that of exposure), less the mean of an offset.
     dispersion_prior_scale : float or None, default=None
         Scale of the prior on the first coordinate of dispersion: half-Student-t(3, scale) for
         sigma, 2.5 standard deviations of y by default; half-normal for the inverse root of shape or
@@ -136,7 +136,7 @@ default="normal"
     intercept_, intercept_std_ : float
         Those of the intercept where all columns are zero.
     dispersion_ : dict of str to float
-        Posterior means of the dispersion's coordinates, by their names.
+        Posterior medians of the dispersion's coordinates, by their names.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.

@@ -13,6 +13,7 @@ from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._make_model import linear_model
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._priors import NormalPrior
+from skpmd.posterior import Posterior
 from skpmd.proposals.density_product import Shard
 
 # Scales that shards have found may be so many times apart. Those of columns of random shards are
@@ -70,9 +71,22 @@ def shards_of(parameters, states, n_features):
     for state in states:
         prior = linear_model(parameters, n_features, state.response, state.prior_scale).prior
         move = None if frame is None else state.response.frame(state.units).since(frame)
-        posterior = own_posterior(state.results.posterior, frame)
+        posterior = _posterior_in(frame, state)
         shards.append(Shard(posterior.fitted_density(), partial(_log_prior, prior, move)))
     return shards, frame
+
+
+def _posterior_in(frame, state):
+    """The posterior of a shard in the frame of the first."""
+    posterior = state.results.posterior
+    if frame is None or isinstance(frame, Units):
+        return own_posterior(posterior, frame)
+    own = own_posterior(posterior)
+    move = frame.since(state.response.frame(state.units))
+    theta, log_joint = move.outward(own.particles), own.log_joint
+    if log_joint is not None:
+        log_joint = log_joint + move.log_jacobian(theta)
+    return Posterior(theta, own.log_weights, log_joint=log_joint, ess=own.ess)
 
 
 def _log_prior(prior, move, theta):

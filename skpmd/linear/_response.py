@@ -292,7 +292,9 @@ class Between(NamedTuple):
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
         theta = Between(self.other, self.one).outward(u)
-        return self.other.log_jacobian(u) - self.one.log_jacobian(theta)
+        of_other, of_one = self.other.log_jacobian(u), self.one.log_jacobian(theta)
+        both = np.isfinite(of_other) & np.isfinite(of_one)  # Both are flat where no mass is.
+        return np.where(both, of_other, 0.0) - np.where(both, of_one, 0.0)
 
     def at(self, theta):
         """The linear map next to a point (d,); it is the same anywhere but for dispersions."""
@@ -315,7 +317,7 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
     """The `Distribution` of these y (n,), whose rows have weights or None.
 
     ``known_part`` are the offset of predictors and trials, or None. The intercept is about the link
-    of the mean of y: of the sum of y over that of exposures or trials.
+    of the mean of y: of the sum of y over that of exposures or trials, and less the mean offset.
     """
     offset, trials = known_part
     weight = np.ones(len(y)) if weight is None else weight
@@ -326,9 +328,10 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
         sd = np.sqrt(weight @ (y - mean) ** 2 / n)
         unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
         return Distribution(family, float(mean) if fit_intercept else 0.0, unit)
+    least = 0.5 if family.is_count else 0.0  # Where all y are zero, or negative.
     if family.is_real:  # With another link the scale of y is that of its dispersion alone.
         unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
-        family = type(family)(family.link, family.prior_scale * unit)
+        family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
     if not fit_intercept:
         return Distribution(family)
     total, size = weight @ y, n
@@ -337,10 +340,13 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
     elif family.link == "log" and offset is not None:
         total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
     if family.link == "log":
-        mean = max(total, 0.5 * np.exp(-0.0 if offset is None else -offset.max())) / size
+        mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
     else:
         mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
-    return Distribution(family, location=float(link_of(family.link, mean)))
+    location = float(link_of(family.link, mean))
+    if family.link != "log" and offset is not None:
+        location -= float(weight @ offset / n)
+    return Distribution(family, location=location)
 
 
 def refuse_targets(family, y, trials):
