@@ -215,7 +215,7 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(z, 700.0))
+        rate = math.exp(min(max(z, -_MOST), _MOST))
         ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
