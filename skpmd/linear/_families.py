@@ -11,6 +11,7 @@ from skpmd.linear import _family_kernels as kernels
 from skpmd.linear._dispersion import Cutpoints, Dispersions, Gamma, HalfStudentT, RootHalfNormal
 
 _MAX_COUNT = 1e15  # Larger numbers are not known to one.
+_LARGE = 1e4  # Stirling's series to its first term is exact from here on.
 _CODES = {
     "logit": kernels.LOGIT, "probit": kernels.PROBIT, "cloglog": kernels.CLOGLOG,
     "identity": kernels.IDENTITY, "log": kernels.LOG,
@@ -181,13 +182,12 @@ class NegativeBinomial(_Count):
     def rest(self, phi, y, size, weight):
         """See `Family`."""
         count, total = _distinct(y, weight)
-        of_count = gammaln(count + phi) - gammaln(phi) - xlogy(count, phi) - gammaln(count + 1.0)
-        return of_count @ total
+        return (_log_rising(count, phi) - gammaln(count + 1.0)) @ total
 
     def rest_by_phi(self, phi, y, size, weight):
         """See `Family`."""
         count, total = _distinct(y, weight)
-        return (psi(count + phi) - psi(phi) - count / phi) @ total[:, None]
+        return _slope_of_log_rising(count, phi) @ total[:, None]
 
 
 class GammaFamily(Family):
@@ -287,6 +287,27 @@ FAMILIES = {
     one.name: one
     for one in (Normal, StudentT, Poisson, NegativeBinomial, GammaFamily, Binomial, Beta)
 }
+
+
+def _log_rising(n, x):
+    """log Gamma(n + x) - log Gamma(x) - n log x, of large x by Stirling's series.
+
+    There each of the three terms alone is rounded to more than all of them are together, and many
+    rows have the same n.
+    """
+    large = np.maximum(x, _LARGE)
+    of_large = (large + n - 0.5) * np.log1p(n / large) - n
+    of_large += (1.0 / (large + n) - 1.0 / large) / 12.0
+    return np.where(x < _LARGE, gammaln(n + x) - gammaln(x) - xlogy(n, x), of_large)
+
+
+def _slope_of_log_rising(n, x):
+    """Its derivative by x."""
+    large = np.maximum(x, _LARGE)
+    ahead = large + n
+    of_large = np.log1p(n / large) - n / large + 0.5 * n / (large * ahead)
+    of_large += n * (large + ahead) / (12.0 * (large * ahead) ** 2)
+    return np.where(x < _LARGE, psi(n + x) - psi(x) - n / x, of_large)
 
 
 def _distinct(y, weight):
