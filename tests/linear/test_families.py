@@ -8,7 +8,14 @@ from scipy.special import expit, gammaln, logit, polygamma, psi
 from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import Units
 from skpmd.linear._dispersion import Cutpoints, Dispersions, Gamma, HalfStudentT, RootHalfNormal
-from skpmd.linear._families import FAMILIES, Cumulative, link_of, mean_of
+from skpmd.linear._families import (
+    FAMILIES,
+    Cumulative,
+    _log_rising,
+    _slope_of_log_rising,
+    link_of,
+    mean_of,
+)
 from skpmd.linear._family_kernels import (
     CLOGLOG,
     LOGIT,
@@ -297,3 +304,27 @@ def test_shares_next_to_zero_and_one_are_shares():
     phi = family.dispersions.natural(np.zeros((1, 1)))[0]
     expected = log_density(family, y, np.zeros(3), phi).sum()
     np.testing.assert_allclose(model.log_likelihood(np.zeros((1, 3)), batch), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [0.3, 9e3, 1.1e4, 1e7, 1e12, 1e20])
+def test_many_counts_of_next_to_no_overdispersion_are_not_rounded(shape):
+    """Sums over a million rows, which SciPy's log Gamma function would round to 0.1 and more."""
+    counts = np.arange(8.0)
+    terms = np.tril(np.ones((8, 8)), -1)
+    expected = terms @ np.log1p(counts / shape)
+    np.testing.assert_allclose(_log_rising(counts, shape), expected, rtol=1e-9, atol=1e-10)
+    expected = terms @ (-counts / (shape * (shape + counts)))
+    found = _slope_of_log_rising(counts, shape) * shape
+    np.testing.assert_allclose(found, expected * shape, rtol=1e-6, atol=1e-9)
+
+
+def test_shares_far_out_are_no_division_by_zero():
+    """A mean of 1e-300 or a precision of 1e30: squares of a beta's parameters are zero or huge."""
+    family = FAMILIES["beta"]()
+    model = GeneralisedLinearModel(NormalPrior(np.ones(3)), True, family)
+    batch = Batch(np.array([[0.0], [1.0]]), np.array([0.2, 0.7]), np.ones(2))
+    for slope, u in ((690.0, -8.0), (-690.0, 8.0), (3.0, 8.0), (0.0, -8.0)):
+        at = np.array([slope, 0.0, u])
+        value, gradient = model.log_joint_gradient(at[None], [batch])
+        assert np.isfinite(value).all() and np.isfinite(gradient).all()
+        assert all(np.isfinite(part).all() for part in model.gaussian_target(at, None, [batch]))
