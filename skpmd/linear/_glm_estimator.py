@@ -136,7 +136,7 @@ default="normal"
     intercept_, intercept_std_ : float
         Those of the intercept where all columns are zero.
     dispersion_ : dict of str to float
-        Posterior means of the dispersion's coordinates, by their names.
+        Posterior medians of the dispersion's coordinates, by their names.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.

@@ -337,10 +337,13 @@ class GLMPredictions(RegressorMixin):
 
     @result
     def dispersion_(self) -> dict[str, Any]:
-        """Posterior means of the dispersion's coordinates, a dict of float by name."""
-        mean, w = self.posterior_.mean(), self._width
+        """Posterior medians of the dispersion's coordinates, a dict of float by name.
+
+        The shape of counts that may be Poisson has no mean.
+        """
+        median, w = self.posterior_.quantile(0.5), self._width
         names = self._state.response.family.dispersions.names
-        return {name: float(mean[w + j]) for j, name in enumerate(names)}
+        return {name: float(median[w + j]) for j, name in enumerate(names)}
 
 
 class _Coefficients:
