@@ -210,13 +210,21 @@ class GammaFamily(Family):
 
     def rest(self, phi, y, size, weight):
         """See `Family`."""
-        shape, log_y = phi[:, 0], np.log(y)
-        one = shape * np.log(shape) - gammaln(shape)
-        return weight.sum() * one + (shape - 1.0) * (weight @ log_y)
+        shape = phi[:, 0]
+        large = np.maximum(shape, _LARGE)  # By Stirling's series; see `_log_rising`.
+        of_large = 0.5 * np.log(large) - _HALF_LOG_TWO_PI - 1.0 / (12.0 * large)
+        one = shape * np.log(shape) - gammaln(shape) - shape
+        return weight.sum() * np.where(shape < _LARGE, one, of_large) - weight @ np.log(y)
 
     def rest_by_phi(self, phi, y, size, weight):
         """See `Family`."""
-        return weight.sum() * (np.log(phi) + 1.0 - psi(phi)) + weight @ np.log(y)
+        large = np.maximum(phi, _LARGE)
+        of_large = 0.5 / large + 1.0 / (12.0 * large**2)
+        return weight.sum() * np.where(phi < _LARGE, np.log(phi) - psi(phi), of_large)
+
+    def sizes(self, y, size):
+        """Logarithms of the amounts; see `Family`."""
+        return np.log(y)
 
 
 class Binomial(Family):

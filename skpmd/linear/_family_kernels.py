@@ -182,7 +182,10 @@ def add_negative_binomial(table, y, size, weight, phi, link, total, by_phi, curv
 
 @njit(**_KERNEL, error_model="numpy")
 def add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order):
-    """Gamma, phi = (shape,), log link: -shape (z + y e^-z)."""
+    """Gamma, phi = (shape,), log link: shape (1 + d - e^d), where d is log y - z.
+
+    ``size`` is log y.
+    """
     m, n = table.shape
     ratio, scratch = np.empty(_LANES), np.empty(_LANES)
     for i in range(m):
@@ -191,20 +194,26 @@ def add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order
             length = min(_LANES, n - start)
             z = table[i, start : start + length]
             for j in range(length):
-                ratio[j] = -z[j]
+                ratio[j] = size[start + j] - z[j]
+                z[j] = ratio[j]
             _exponential(ratio, scratch, length)
             for j in range(length):
-                ratio[j] *= y[start + j]
-                value += weight[start + j] * (z[j] + ratio[j])
-            if order > 0:
-                for j in range(length):
-                    z[j] = weight[start + j] * shape * (ratio[j] - 1.0)
-            if order > 1:
-                for j in range(length):
-                    curvature[i, start + j] = weight[start + j] * shape * ratio[j]
-        total[i] -= shape * value
+                w, d = weight[start + j], z[j]
+                # Of rows that are next to their means neither may be rounded: shapes are large.
+                last = 1.0 + d * 0.25
+                beyond = ratio[j] - 1.0
+                if abs(d) < 1e-3:
+                    beyond = d * (1.0 + 0.5 * d * (1.0 + d * last / 3.0))
+                    value -= w * 0.5 * d * d * (1.0 + d * last / 3.0)
+                else:
+                    value += w * (d - beyond)
+                if order > 0:
+                    z[j] = w * shape * beyond
+                if order > 1:
+                    curvature[i, start + j] = w * shape * ratio[j]
+        total[i] += shape * value
         if order > 0:
-            by_phi[i, 0] -= value
+            by_phi[i, 0] += value
 
 
 @njit(**_KERNEL)
