@@ -328,3 +328,21 @@ def test_shares_far_out_are_no_division_by_zero():
         value, gradient = model.log_joint_gradient(at[None], [batch])
         assert np.isfinite(value).all() and np.isfinite(gradient).all()
         assert all(np.isfinite(part).all() for part in model.gaussian_target(at, None, [batch]))
+
+
+def test_amounts_next_to_their_means_are_not_rounded():
+    """A shape of 1e14, where log densities are differences of numbers of that size."""
+    family = FAMILIES["gamma"]()
+    gap = np.array([2e-7, -3e-7, 0.0])
+    shape = np.array([[1e14]])
+    columns = np.exp(gap), gap, np.ones(3)
+    total, by_phi, table = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 3))
+    family.kernel(table, *columns, shape, family.code, total, by_phi, np.empty((1, 3)), 2)
+    exact = -0.5 * gap**2 - gap**3 / 6.0
+    np.testing.assert_allclose(total, 1e14 * exact.sum(), rtol=1e-9)
+    np.testing.assert_allclose(by_phi[0], exact.sum(), rtol=1e-9)
+    np.testing.assert_allclose(table[0], 1e14 * np.expm1(gap), rtol=1e-9)
+    rest = family.rest(shape, *columns)[0] + gap.sum()
+    np.testing.assert_allclose(rest, 1.5 * np.log(1e14 / (2.0 * np.pi)), rtol=1e-12)
+    slope = family.rest_by_phi(shape, *columns)[0, 0]
+    np.testing.assert_allclose(slope, 1.5e-14, rtol=1e-9)
