@@ -73,7 +73,7 @@ default="normal"
     intercept_prior_scale : float, default=2.5
         Standard deviation of the normal prior on the intercept at the columns' means, in standard
         deviations of y for an identity link. It is about the link of the mean of y (or of the sum
-        of y over that of exposure).
+        of y over that of exposure), less the mean of an offset.
     dispersion_prior_scale : float or None, default=None
         Scale of the prior on the first coordinate of dispersion: half-Student-t(3, scale) for
         sigma, 2.5 standard deviations of y by default; half-normal for the inverse root of shape or

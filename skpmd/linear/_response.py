@@ -315,7 +315,7 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
     """The `Distribution` of these y (n,), whose rows have weights or None.
 
     ``known_part`` are the offset of predictors and trials, or None. The intercept is about the link
-    of the mean of y: of the sum of y over that of exposures or trials.
+    of the mean of y: of the sum of y over that of exposures or trials, and less the mean offset.
     """
     offset, trials = known_part
     weight = np.ones(len(y)) if weight is None else weight
@@ -340,7 +340,10 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
         mean = max(total, 0.5 * np.exp(-0.0 if offset is None else -offset.max())) / size
     else:
         mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
-    return Distribution(family, location=float(link_of(family.link, mean)))
+    location = float(link_of(family.link, mean))
+    if family.link != "log" and offset is not None:
+        location -= float(weight @ offset / n)
+    return Distribution(family, location=location)
 
 
 def refuse_targets(family, y, trials):
