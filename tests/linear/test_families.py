@@ -211,10 +211,13 @@ def test_own_functions_are_those_of_scipy():
     np.testing.assert_allclose(value, gammaln(x), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(first, psi(x), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(second, polygamma(1, x), rtol=1e-8)
-    x = np.linspace(-690.0, 690.0, 128)
+    x = np.linspace(-299.0, 299.0, 128)
     found = x.copy()
     _exponential(found, np.empty(128), 128)
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-14)
+    found = np.array([-1e3, 1e3])
+    _exponential(found, np.empty(2), 2)
+    np.testing.assert_allclose(found, np.exp([-300.0, 300.0]))
 
 
 LAWS = {
