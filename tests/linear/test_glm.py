@@ -27,6 +27,7 @@ TARGETS = {
     "beta": RNG.beta(5.0 * expit(ETA), 5.0 * expit(-ETA)),
 }
 EACH = list(TARGETS)
+FEW = pytest.mark.slow_but("normal", "negative_binomial", "gamma")
 
 
 def fitted(family, X=X, y=None, sample_weight=None, **params):
@@ -117,7 +118,10 @@ RANGES = {"student_t": [(-2.0, 0.5), (-3.5, 3.5)], "normal": [(-2.0, 0.5)], "gam
           "negative_binomial": [(-1.5, 4.5)], "beta": [(-1.0, 3.5)]}  # fmt: skip
 
 
-@pytest.mark.parametrize("family, link", [(k.name, one) for k in FAMILIES.values() for one in k.links])
+LINKS = [(kind.name, link) for kind in FAMILIES.values() for link in kind.links]
+
+
+@pytest.mark.parametrize("family, link", LINKS)
 def test_one_coefficient_and_dispersions_are_those_of_a_sum(family, link):
     x, y = (X[:60, 0] - 10.0) / 2.0, TARGETS[family][:60]
     real = family in ("normal", "student_t")
@@ -179,6 +183,7 @@ def test_trials_are_rows():
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_weights_are_repetitions_and_exposures_offsets(family):
     weight = np.arange(N) % 3
@@ -196,8 +201,8 @@ def test_weights_are_repetitions_and_exposures_offsets(family):
     other = fitted(family, np.column_stack([X, np.log(years)]), offset=-1)
     assert_alike(one, other, rtol=1e-8)
     assert abs(one.log_evidence_ - other.log_evidence_) < 1e-8
-    found = one.predict(np.column_stack([X, years])) / one.predict(np.column_stack([X, 1 + 0 * years]))
-    np.testing.assert_allclose(found, years, rtol=1e-10)
+    found, of_one = (one.predict(np.column_stack([X, at])) for at in (years, np.ones(N)))
+    np.testing.assert_allclose(found / of_one, years, rtol=1e-10)
 
 
 def test_offsets_are_taken_off_y():
@@ -212,6 +217,9 @@ def test_offsets_are_taken_off_y():
 
 
 # ------------------------------------------------------------------- units
+@pytest.mark.slow_but(
+    "years-normal", "1e-09-student_t", "1e-09-gamma", "years-poisson", "1000000000000.0-beta"
+)
 @pytest.mark.parametrize("family", EACH)
 @pytest.mark.parametrize("unit", [1e-9, 1e12, "years"])
 def test_units_of_columns_are_nothing(family, unit):
@@ -239,6 +247,7 @@ def test_units_of_y_are_nothing(family):
         assert abs(other.score(X, centre + unit * y) - one.score(X, y)) < 1e-4
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_sparse_columns_and_single_precision_are_the_same(family):
     some = np.where(np.random.default_rng(1).random((N, 2)) < 0.5, 0.0, X)
@@ -249,6 +258,7 @@ def test_sparse_columns_and_single_precision_are_the_same(family):
     np.testing.assert_allclose(one.predict(csr_matrix(some)), one.predict(some), rtol=1e-10)
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_constant_and_duplicate_columns_have_their_prior(family):
     one = fitted(family)
@@ -277,8 +287,50 @@ def test_units_of_amounts_move_the_intercept_alone():
     np.testing.assert_allclose(other.predict(X) * 1e6, one.predict(X), rtol=1e-5)
 
 
+# ------------------------------------------------------------------- several modes
+PHONES = np.array([
+    0.44, 0.47, 0.47, 0.59, 0.66, 0.73, 0.81, 0.88, 1.06, 1.2, 1.35, 1.49, 1.61, 2.12, 11.9, 12.4,
+    14.2, 15.9, 18.2, 21.2, 4.3, 2.4, 2.7, 2.9,
+])  # fmt: skip
+
+
+def test_calls_of_24_years_are_those_of_the_18_that_were_counted_alike():
+    """Belgian calls (Rousseeuw and Leroy 1987): least squares is a mode of next to no mass.
+
+    Against 25,000 effective draws of importance sampling from 30 starts.
+    """
+    found = fitted("student_t", np.arange(50.0, 74.0)[:, None], PHONES)
+    mean, sd = np.array([0.1125, 1.513, 0.0902, 0.4465]), np.array([0.0054, 0.0335, 0.0424, 0.114])
+    assert_moments(found.posterior_, mean, sd, 0.1, 0.15)
+
+
+@pytest.mark.slow
+def test_a_third_of_outliers_is_left_out():
+    """The mode of least squares has e^-65 of the mass, and agrees with itself."""
+    rng = np.random.default_rng(31)
+    rows = rng.standard_normal((40, 2))
+    y = rows @ [1.0, 2.0] + 0.1 * rng.standard_normal(40) + 50.0 * (np.arange(40) < 12)
+    found = fitted("student_t", rows, y)
+    np.testing.assert_allclose(found.coef_, [1.0, 2.0], atol=0.1)
+    assert found.dispersion_["sigma"] < 0.2 and (found.coef_std_ < 0.05).all()
+
+
+def test_two_lines_have_their_masses():
+    """The one mode of two that has less of them is no less deep: weights decide, not chains."""
+    rng = np.random.default_rng(31)
+    rows = rng.uniform(-1.0, 1.0, (24, 1))
+    first = rng.random(24) < 0.42
+    y = np.where(first, 3.0 - 2.0 * rows[:, 0], rows[:, 0]) + 0.02 * rng.standard_normal(24)
+    found = fitted("student_t", rows, y)
+    line = (-2.0, 3.0) if first.sum() > 12 else (1.0, 0.0)
+    near = found.posterior_.expectation(
+        lambda theta: (np.abs(theta[:, 0] - line[0]) < 0.2).astype(float)
+    )
+    assert near > 0.5
+
+
 # ------------------------------------------------------------------- hostile rows
-@pytest.mark.slow_for("3-student_t", "5-beta", "3-beta", "3-normal", "3-gamma")
+@pytest.mark.slow_but("3-poisson", "5-poisson", "5-gamma", "8-normal")
 @pytest.mark.parametrize("family", EACH)
 @pytest.mark.parametrize("n", [3, 5, 8])
 def test_few_rows_are_finite_and_honest(family, n):
@@ -310,12 +362,14 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow_for("one outlier", "huge overdispersed counts", "more columns than rows")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_rows_have_finite_answers_without_a_warning(name):
     family, rows, y = HOSTILE[name]
     found = fitted(family, rows, y)
     assert np.isfinite(found.posterior_.particles).all() and (found.posterior_.std() > 0.0).all()
-    assert np.isfinite(found.predict(rows)).all() and np.isfinite(found.predict_interval(rows)).all()
+    assert np.isfinite(found.predict(rows)).all()
+    assert np.isfinite(found.predict_interval(rows)).all()
     assert np.isfinite(found.score(rows, y))
 
 
@@ -335,6 +389,8 @@ def test_scale_none_is_the_literal_prior():
     y = TARGETS["poisson"]
     found = fitted("poisson", 1e6 * np.eye(N)[:, :2], y, scale=None, prior_scale=1e-9)
     np.testing.assert_allclose(found.coef_std_, 1e-9, rtol=0.05)
-    found = fitted("normal", np.zeros((3, 1)), np.full(3, 1e3), scale=None, intercept_prior_scale=1.0,
-                   dispersion_prior_scale=1.0)  # fmt: skip
+    found = fitted(
+        "normal", np.zeros((3, 1)), np.full(3, 1e3), scale=None, intercept_prior_scale=1.0,
+        dispersion_prior_scale=1.0,
+    )  # fmt: skip
     assert found.intercept_ < 200.0  # A prior 1,000 sds away, and a sigma that may be large.

@@ -20,7 +20,17 @@ from skpmd import BayesianGLMRegressorPMD
 from skpmd.data import Blocks
 from skpmd.linear._families import FAMILIES
 from skpmd.model_comparison import loo
-from tests.linear.test_glm import EACH, ETA, N, TARGETS, X, assert_alike, assert_moments, fitted
+from tests.linear.test_glm import (
+    EACH,
+    ETA,
+    FEW,
+    TARGETS,
+    N,
+    X,
+    assert_alike,
+    assert_moments,
+    fitted,
+)
 
 YEARS = np.linspace(0.3, 3.0, N)
 FRAME = pd.DataFrame({"age": X[:, 0], "power": X[:, 1], "years": YEARS})
@@ -51,6 +61,7 @@ def gap(one, other):
 
 
 # ------------------------------------------------------------------- priors and methods
+@pytest.mark.slow_but("poisson-laplace", "student_t-student_t", "beta-cauchy", "poisson-horseshoe")
 @pytest.mark.parametrize("prior", ["laplace", "student_t", "cauchy", "horseshoe"])
 @pytest.mark.parametrize("family", ["student_t", "poisson", "beta"])
 def test_wide_priors_of_other_forms_hardly_matter(family, prior):
@@ -62,10 +73,11 @@ def test_wide_priors_of_other_forms_hardly_matter(family, prior):
     assert abs(found.coef_[largest] - plain.coef_[largest]) < 0.35 * plain.coef_std_[largest]
     k = found._n_coordinates
     assert found.posterior_.names[2:k] == plain.posterior_.names[2:]
-    assert len(found.posterior_.names) == k + 5 * 0 or prior == "horseshoe"
+    assert (len(found.posterior_.names) > k) == (prior == "horseshoe")
     assert np.isfinite(found.predict_interval(X[:3])).all()
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_moves_find_what_weights_find(family):
     moved, weighed = fitted(family, moves="always", n_particles=400), fitted(family)
@@ -78,6 +90,7 @@ def test_moves_find_what_weights_find(family):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow_but("poisson")
 @pytest.mark.parametrize("family", ["normal", "poisson", "gamma"])
 def test_steps_from_the_prior_find_the_means(family):
     """Algorithm 1 of the paper needs values of the likelihood alone."""
@@ -114,6 +127,9 @@ def test_temperature_is_a_power_of_the_likelihood():
 
 
 # ------------------------------------------------------------------- streams and merges
+# A k-hat of .76 after 30 rows under Student's distribution.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_parts_of_a_stream_come_close_to_a_fit(family):
     y, whole = TARGETS[family], fitted(family)
@@ -135,6 +151,7 @@ def test_a_stream_may_begin_with_three_rows(family):
     assert gap(model, whole) < 0.4  # The prior is in units of three rows.
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_forgetting_follows_the_last_rows():
     rng = np.random.default_rng(0)
     model = BayesianGLMRegressorPMD("poisson", forgetting=0.01, random_state=0)
@@ -158,6 +175,7 @@ def test_total_samples_take_several_passes():
     np.testing.assert_allclose(model.coef_std_, whole.coef_std_, rtol=0.6)
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_an_earlier_posterior_is_a_prior(family):
     """With the rows it holds, in its units."""
@@ -171,6 +189,7 @@ def test_an_earlier_posterior_is_a_prior(family):
         fitted(other, prior=first.posterior_)
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_shards_merge_to_the_fit_of_all_rows(family):
     y = TARGETS[family]
@@ -184,6 +203,7 @@ def test_shards_merge_to_the_fit_of_all_rows(family):
     np.testing.assert_allclose(merged.coef_std_, whole.coef_std_, rtol=0.06)
 
 
+@pytest.mark.slow_but("normal")
 @pytest.mark.parametrize("family", ["normal", "poisson", "gamma"])
 def test_shards_of_other_units_merge(family):
     """Halves by a column: centres and scales of it, and of y, are others in each."""
@@ -202,6 +222,8 @@ def test_shards_of_other_units_merge(family):
 
 
 # ------------------------------------------------------------------- files, copies, searches
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_copies_and_files_answer_to_the_last_bit(family, tmp_path):
     model = fitted(family)
@@ -220,7 +242,8 @@ def test_a_search_over_step_sizes():
     model = BayesianGLMRegressorPMD("poisson", proposal="prior", n_particles=100, random_state=0)
     search = GridSearchCV(model, {"step_size": [0.3, 1.0]}, cv=3).fit(X, TARGETS["poisson"])
     assert search.best_score_ > 0.0
-    scores = cross_val_score(BayesianGLMRegressorPMD("normal", random_state=0), X, TARGETS["normal"])
+    model = BayesianGLMRegressorPMD("normal", random_state=0)
+    scores = cross_val_score(model, X, TARGETS["normal"])
     assert scores.mean() > 0.1
 
 
@@ -240,6 +263,7 @@ def test_a_named_exposure_goes_through_a_pipeline():
 
 
 # ------------------------------------------------------------------- results
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_leaving_one_out_is_the_density_of_rows(family):
     model = fitted(family)
@@ -260,6 +284,7 @@ def test_draws_have_names_and_dims():
     assert {"b", "a", "sigma", "nu"} <= set(posterior.data_vars)
 
 
+@FEW
 @pytest.mark.parametrize("family", EACH)
 def test_intervals_hold_their_share_and_means_are_means(family):
     model = fitted(family)
@@ -291,8 +316,9 @@ def test_blocks_have_the_posterior_of_the_array(family):
 
 def test_time_ends_a_fit_and_a_checkpoint_goes_on(tmp_path):
     path = tmp_path / "fit"
-    with pytest.warns(ConvergenceWarning, match="max_time"):
+    with pytest.warns(ConvergenceWarning) as given:
         early = fitted("student_t", moves="always", max_time=1e-6, n_particles=100)
+    assert any("max_time" in str(one.message) for one in given)
     assert early.out_of_time_ and np.isfinite(early.coef_).all()
     saved = fitted("student_t", checkpoint=path)
     assert_alike(fitted("student_t"), saved, rtol=1e-12)
