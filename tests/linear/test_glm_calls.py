@@ -61,7 +61,7 @@ def gap(one, other):
 
 
 # ------------------------------------------------------------------- priors and methods
-@pytest.mark.slow_but("poisson-laplace", "student_t-student_t", "beta-cauchy", "poisson-horseshoe")
+@pytest.mark.slow_but("poisson-laplace", "poisson-cauchy", "poisson-horseshoe")
 @pytest.mark.parametrize("prior", ["laplace", "student_t", "cauchy", "horseshoe"])
 @pytest.mark.parametrize("family", ["student_t", "poisson", "beta"])
 def test_wide_priors_of_other_forms_hardly_matter(family, prior):
@@ -152,6 +152,7 @@ def test_a_stream_may_begin_with_three_rows(family):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_forgetting_follows_the_last_rows():
     rng = np.random.default_rng(0)
     model = BayesianGLMRegressorPMD("poisson", forgetting=0.01, random_state=0)
@@ -189,7 +190,7 @@ def test_an_earlier_posterior_is_a_prior(family):
         fitted(other, prior=first.posterior_)
 
 
-@FEW
+@pytest.mark.slow_but("gamma")
 @pytest.mark.parametrize("family", EACH)
 def test_shards_merge_to_the_fit_of_all_rows(family):
     y = TARGETS[family]
@@ -223,7 +224,7 @@ def test_shards_of_other_units_merge(family):
 
 # ------------------------------------------------------------------- files, copies, searches
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@FEW
+@pytest.mark.slow_but("gamma")
 @pytest.mark.parametrize("family", EACH)
 def test_copies_and_files_answer_to_the_last_bit(family, tmp_path):
     model = fitted(family)
@@ -263,7 +264,7 @@ def test_a_named_exposure_goes_through_a_pipeline():
 
 
 # ------------------------------------------------------------------- results
-@FEW
+@pytest.mark.slow_but("negative_binomial", "gamma")
 @pytest.mark.parametrize("family", EACH)
 def test_leaving_one_out_is_the_density_of_rows(family):
     model = fitted(family)
