@@ -16,7 +16,8 @@ from numba import njit
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
-_MOST = 700.0  # Exponents of larger size overflow.
+_MOST = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
+_LEAST = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
 
@@ -224,7 +225,7 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(max(z, -_MOST), _MOST))
+        rate = math.exp(min(max(z, -700.0), _MOST))
         ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
@@ -384,19 +385,18 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
         for j in range(n):
             log_mu, log_miss, up, _, bend, _ = _log_shares(table[i, j], link)
             mu, rest = math.exp(log_mu), math.exp(log_miss)
-            a, b = max(mu * precision, 1e-290), max(rest * precision, 1e-290)
+            a, b = max(mu * precision, _LEAST), max(rest * precision, _LEAST)
             log_a, psi_a, tri_a = _gammas(a)
             log_b, psi_b, tri_b = _gammas(b)
             odds, log_rest_y = size[j], log_rest[j]
             value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
             if order > 0:
-                by_mu = precision * (odds - psi_a + psi_b)
-                slope = mu * up
-                table[i, j] = weight[j] * by_mu * slope
+                gap, slope = odds - psi_a + psi_b, precision * mu * up
+                table[i, j] = weight[j] * gap * slope
                 by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
             if order > 1:
-                curve = precision * precision * (tri_a + tri_b) * slope * slope
-                curvature[i, j] = weight[j] * (curve - by_mu * mu * (bend + up * up))
+                curve = (tri_a + tri_b) * slope * slope
+                curvature[i, j] = weight[j] * (curve - gap * precision * mu * (bend + up * up))
         total[i] += value
         if order > 0:
             by_phi[i, 0] += by_precision
