@@ -326,9 +326,10 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
         sd = np.sqrt(weight @ (y - mean) ** 2 / n)
         unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
         return Distribution(family, float(mean) if fit_intercept else 0.0, unit)
+    least = 0.5 if family.is_count else 0.0  # Where all y are zero, or negative.
     if family.is_real:  # With another link the scale of y is that of its dispersion alone.
         unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
-        family = type(family)(family.link, family.prior_scale * unit)
+        family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
     if not fit_intercept:
         return Distribution(family)
     total, size = weight @ y, n
@@ -337,7 +338,7 @@ def distribution_of(family, y, weight, known_part, fit_intercept):
     elif family.link == "log" and offset is not None:
         total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
     if family.link == "log":
-        mean = max(total, 0.5 * np.exp(-0.0 if offset is None else -offset.max())) / size
+        mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
     else:
         mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
     location = float(link_of(family.link, mean))
