@@ -77,6 +77,7 @@ SHARES_AND_AMOUNTS = "negative_binomial", "gamma", "binomial", "beta"
 # fewer rows where a search would take long).
 DEFAULTS = [
     BayesianLogisticRegressionPMD(),
+    BayesianGLMRegressorPMD(),
     _OfAnyY("poisson"),
     _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
     SparseGPRegressorPMD(n_subset=50),
@@ -87,7 +88,6 @@ DEFAULTS = [
 # The other ways to a posterior. Few particles where a check would take long: no check looks at
 # accuracy beyond easy predictions.
 OTHERS = [
-    BayesianGLMRegressorPMD(),  # Slow: few rows of many columns and a dispersion need moves.
     BayesianGLMRegressorPMD("student_t", n_particles=400),
     *(_OfAnyY(family, n_particles=400) for family in SHARES_AND_AMOUNTS),
     SparseGPRegressorPMD(),
