@@ -51,10 +51,10 @@ class _OfAnyY(BayesianGLMRegressorPMD):
 
     def _made_of(self, y):
         try:
-            numbers = np.asarray(y).astype(np.float64, casting="same_kind")
-        except TypeError:  # What is no number is for the estimator itself to refuse.
+            numbers = np.asarray(y if not np.iscomplexobj(y) else None, dtype=np.float64)
+        except (TypeError, ValueError):
             return y
-        if not np.isfinite(numbers).all():
+        if not np.isfinite(numbers).all():  # What is no number is for the estimator to refuse.
             return y
         return {
             "poisson": lambda: np.rint(np.abs(numbers)),
