@@ -398,8 +398,7 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
                 by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
             if order > 1:
                 curve = (tri_a + tri_b) * slope * slope
-                bent = precision * mu * (bend + up * up)
-                curvature[i, j] = weight[j] * (curve - gap * bent)
+                curvature[i, j] = weight[j] * (curve - gap * precision * mu * (bend + up * up))
         total[i] += value
         if order > 0:
             by_phi[i, 0] += by_precision

@@ -110,7 +110,8 @@ class _ExactDraws:
         u, log_q = _inverse(uniform[:, -1] * mass[-1], nodes, density, mass)
         sigma = model.family.dispersions.natural(u[:, None])
         variance = 1.0 / (1.0 + self._values / sigma**2)
-        z, theta = normal(uniform[:, :-1]), []
+        # By the symmetric root, for rounding decides on signs and rotations of axes.
+        z, theta = normal(uniform[:, :-1]) @ self._axes, []
         for side in (1.0, -1.0):
             along = self._slopes / sigma**2 * variance + side * z * np.sqrt(variance)
             points = self._loc + self._scale * (along @ self._axes.T)

@@ -51,10 +51,10 @@ class _OfAnyY(BayesianGLMRegressorPMD):
 
     def _made_of(self, y):
         try:
-            numbers = np.asarray(y).astype(np.float64, casting="same_kind")
-        except TypeError:  # What is no number is for the estimator itself to refuse.
+            numbers = np.asarray(y if not np.iscomplexobj(y) else None, dtype=np.float64)
+        except (TypeError, ValueError):
             return y
-        if not np.isfinite(numbers).all():
+        if not np.isfinite(numbers).all():  # What is no number is for the estimator to refuse.
             return y
         return {
             "poisson": lambda: np.rint(np.abs(numbers)),
@@ -77,6 +77,7 @@ SHARES_AND_AMOUNTS = "negative_binomial", "gamma", "binomial", "beta"
 # fewer rows where a search would take long).
 DEFAULTS = [
     BayesianLogisticRegressionPMD(),
+    BayesianGLMRegressorPMD(),
     _OfAnyY("poisson"),
     _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
     SparseGPRegressorPMD(n_subset=50),
@@ -87,7 +88,6 @@ DEFAULTS = [
 # The other ways to a posterior. Few particles where a check would take long: no check looks at
 # accuracy beyond easy predictions.
 OTHERS = [
-    BayesianGLMRegressorPMD(),  # Slow: few rows of many columns and a dispersion need moves.
     BayesianGLMRegressorPMD("student_t", n_particles=400),
     *(_OfAnyY(family, n_particles=400) for family in SHARES_AND_AMOUNTS),
     SparseGPRegressorPMD(),
@@ -132,7 +132,12 @@ def EXPECTED(estimator):
         names = ["check_regressors_no_decision_function"]
         if isinstance(estimator, BayesianGLMRegressorPMD):  # And takes sparse columns.
             names += ["check_estimator_sparse_array", "check_estimator_sparse_matrix"]
-        return dict.fromkeys(names, reason)
+        found = dict.fromkeys(names, reason)
+        if getattr(estimator, "family", None) == "beta":
+            names = "check_sample_weight_equivalence_on_{}_data"
+            reason = "15 rows of 30 columns are met exactly: their precision has no bound"
+            found |= dict.fromkeys((names.format("dense"), names.format("sparse")), reason)
+        return found
     if isinstance(estimator, LDATopicModelPMD):
         # Counts are in single precision, and copies have batches and chains of their own:
         # tests/lda/test_sample_weight.py compares them to the digits that there are.
@@ -183,8 +188,9 @@ def _run(estimator, check):
         # chains amplify rounding to 2e-8, where the check allows a ten millionth of a probability.
         estimator = clone(estimator).set_params(scale=None)
     if isinstance(estimator, BayesianGLMRegressorPMD) and name.startswith("check_sample_weight_e"):
-        # The same, of 15 rows of 10 columns and a dispersion.
-        estimator = clone(estimator).set_params(moves="never")
+        # The same; and 15 rows of 30 columns, some of them repeated, leave sigma at zero, where
+        # exact draws are made of rounding.
+        estimator = clone(estimator).set_params(moves="never", proposal="laplace")
     check(estimator)
 
 

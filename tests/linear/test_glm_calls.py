@@ -104,7 +104,7 @@ def test_scales_have_names_and_units():
     tight = fitted("poisson", frame, CLAIMS, prior_scale={"power": 1e-6})
     assert abs(tight.coef_[1]) < 1e-4 and tight.coef_std_[1] < 1e-4
     assert gap_of_first(tight, fitted("poisson", frame[["age"]], CLAIMS)) < 0.05
-    np.testing.assert_allclose(tight.prior_scale_, [1.0, 1e-6])
+    np.testing.assert_allclose(np.ravel(tight.prior_scale_), [1.0, 1e-6])
     default = fitted("normal", frame, TARGETS["normal"])
     alike = fitted("normal", frame, TARGETS["normal"], prior_scale=[2.5, 2.5])
     assert_alike(default, alike, rtol=1e-9)
