@@ -11,5 +11,5 @@ ALLOWED = (
     r"2.5\, s_y",
     "gamma of shape 2 and rate 0.1",
     "with 0.1 the shape of a negative binomial distribution is above 36 with a probability of 90 %",
-    "an interval of 90 % has a probability of 90 % or more, up to nearly 100 % where counts are small",
+    "an interval of 90 % has a probability of 90 % or more, up to nearly 100 % where",
 )
