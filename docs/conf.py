@@ -30,6 +30,8 @@ templates_path = ["_templates"]
 mathjax_path = "mathjax/tex-chtml.js"
 
 autosummary_generate = True
+# Names that differ in their case only need files that differ, for macOS and Windows.
+autosummary_filename_map = {"skpmd.formula.design": "skpmd.formula.design-function"}
 autodoc_typehints = "none"
 # Members are listed by _templates/autosummary/class.rst, once.
 numpydoc_show_class_members = False

@@ -12,7 +12,10 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
     from skpmd.custom import ParticleMirrorDescent as ParticleMirrorDescent
     from skpmd.lda import LDATopicModelPMD as LDATopicModelPMD
     from skpmd.lda import TopicPosterior as TopicPosterior
+    from skpmd.linear import BayesianGLMRegressorPMD as BayesianGLMRegressorPMD
     from skpmd.linear import BayesianLogisticRegressionPMD as BayesianLogisticRegressionPMD
+    from skpmd.linear import BayesianOrdinalClassifierPMD as BayesianOrdinalClassifierPMD
+    from skpmd.linear import FamilyMixture as FamilyMixture
     from skpmd.linear import GaussianPosterior as GaussianPosterior
     from skpmd.mixture import GaussianMixturePMD as GaussianMixturePMD
     from skpmd.persistence import load as load
@@ -25,7 +28,10 @@ if TYPE_CHECKING:  # The names of `_HOMES`, which no type checker reads.
 # Where names are at home: a family is imported when it is first asked for, so that nobody waits for
 # those that are not used.
 _HOMES = {
+    "BayesianGLMRegressorPMD": "linear",
     "BayesianLogisticRegressionPMD": "linear",
+    "BayesianOrdinalClassifierPMD": "linear",
+    "FamilyMixture": "linear",
     "GaussianMixturePMD": "mixture",
     "GaussianPosterior": "linear",
     "LDATopicModelPMD": "lda",
@@ -42,7 +48,7 @@ _HOMES = {
     "show_versions": "_show_versions",
 }
 _MODULES = (
-    "custom", "data", "decision", "engine", "lda", "linear", "metrics", "mixture",
+    "custom", "data", "decision", "engine", "formula", "lda", "linear", "metrics", "mixture",
     "model_comparison", "persistence", "plot", "posterior", "predictive", "skpro", "sparse_gp",
     "streams", "wrappers",
 )  # fmt: skip

@@ -6,7 +6,7 @@ import sys
 
 _CORE = ("scikit-learn", "numpy", "scipy", "numba", "llvmlite", "joblib", "threadpoolctl")
 _OPTIONAL = ("matplotlib", "tqdm", "pandas", "pytest", "jax", "numpyro", "sphinx")
-_OPTIONAL += ("skops", "mlflow", "arviz-base", "skpro", "pyarrow")
+_OPTIONAL += ("skops", "mlflow", "arviz-base", "skpro", "pyarrow", "formulaic")
 
 
 def _installed_version(distribution):

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from skpmd._base.utils import as_floats, check_probabilities
 from skpmd._base.validation import fit_context
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
-from skpmd.predictive import NormalMixture
+from skpmd.predictive import NormalMixture, PredictiveDistribution
 
 __all__ = ["BayesDecisionClassifier", "bayes_action"]
 
@@ -300,7 +300,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
 
 
 def bayes_action(
-    dist: NormalMixture,
+    dist: PredictiveDistribution,
     loss: Literal["squared", "absolute", "pinball"] | Callable[..., Any] = "squared",
     alpha: float = 0.5,
 ) -> Array:
@@ -308,7 +308,7 @@ def bayes_action(
 
     Parameters
     ----------
-    dist : NormalMixture of n rows
+    dist : NormalMixture or FamilyMixture of n rows
         Predictive distributions, as ``predict_proba`` of a regressor returns them.
     loss : {"squared", "absolute", "pinball"} or callable, default="squared"
         For the first three the action is the mean, the median or the quantile at ``alpha``. A
@@ -328,7 +328,7 @@ def bayes_action(
     Raises
     ------
     TypeError
-        If dist is not a `NormalMixture`.
+        If dist is no predictive distribution.
     ValueError
         If there is no such loss, alpha is not a number in [0, 1], or a callable returns losses that
         are not finite, or that fall ever further towards one end of the actions.
@@ -350,8 +350,8 @@ def bayes_action(
     >>> bayes_action(demand, lambda a, y: np.where(y > a, 3.0 * (y - a), a - y)).round(1)
     array([106.7,  53.4])
     """
-    if not isinstance(dist, NormalMixture):
-        raise TypeError(f"dist must be a NormalMixture, got {type(dist).__name__}.")
+    if not isinstance(dist, PredictiveDistribution):
+        raise TypeError(f"dist must be a predictive distribution, got {type(dist).__name__}.")
     if callable(loss):
         return _least(dist, loss)
     if not isinstance(loss, str) or loss not in ("squared", "absolute", "pinball"):
@@ -365,8 +365,11 @@ def bayes_action(
     return dist.ppf(0.5 if loss == "absolute" else float(check_probabilities("alpha", alpha)))
 
 
-def _least(dist, loss):
-    """Actions (n,) of the least mean loss, by a grid and golden sections."""
+def _places(dist):
+    """Values (n, k) and weights that stand for distributions, and ends where actions are sought."""
+    if not isinstance(dist, NormalMixture):
+        y = dist.ppf((np.arange(_PLACES) + 0.5) / _PLACES)
+        return y, np.full(y.shape, 1.0 / _PLACES), y[:, :1], y[:, -1:]
     means, stds = dist.means.T, dist.stds.T  # (n, components)
     k = means.shape[1]
     edges = np.linspace(-_WIDTH, _WIDTH, 1 + max(_FEWEST, _PLACES // k))
@@ -376,7 +379,12 @@ def _least(dist, loss):
     y = (means[..., None] + stds[..., None] * places).reshape(len(means), -1)
     weights = (dist.weights.T[..., None] * mass).reshape(y.shape)
     low = (means - _BESIDE * stds).min(axis=1, keepdims=True)
-    high = (means + _BESIDE * stds).max(axis=1, keepdims=True)
+    return y, weights, low, (means + _BESIDE * stds).max(axis=1, keepdims=True)
+
+
+def _least(dist, loss):
+    """Actions (n,) of the least mean loss, by a grid and golden sections."""
+    y, weights, low, high = _places(dist)
     high = np.maximum(high, low + 1e-3 * np.maximum(np.abs(low), 1.0))  # Of constants.
 
     def expected(actions):

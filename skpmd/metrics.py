@@ -1,8 +1,8 @@
 """Scores of predictive distributions: log density, distance to the target, and calibration.
 
-They take targets and a `NormalMixture`, the distribution that ``predict_proba`` of a regressor
-returns, and average over rows. (For a classifier ``predict_proba`` is an array of probabilities,
-which `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
+They take targets and a `PredictiveDistribution`, which ``predict_proba`` of a regressor is, and
+average over rows. (For a classifier ``predict_proba`` is an array of probabilities, which
+`sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
 
 The negative log predictive density, the CRPS and the pinball loss are proper: no distribution has a
 better score on average than the one that the targets come from. Read coverage and width together,
@@ -32,7 +32,7 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative
 from skpmd import _coherence
 from skpmd._base.utils import fill_docstrings
 from skpmd._typing import ArrayLike, ArrayOrMore, MatrixLike
-from skpmd.predictive import NormalMixture
+from skpmd.predictive import PredictiveDistribution
 
 __all__ = [
     "crps",
@@ -51,7 +51,7 @@ __all__ = [
 # What docstrings have in common, in the place of names in angle brackets.
 _TEXTS = {
     "<distributions>": """
-        dist : NormalMixture of n rows
+        dist : NormalMixture or FamilyMixture of n rows
             Predictive distributions.
         """,
     "<weights>": """
@@ -70,7 +70,7 @@ _TEXTS = {
         Raises
         ------
         TypeError
-            If dist is not a `NormalMixture`.
+            If dist is no predictive distribution.
         ValueError
             If targets or weights do not match its rows, or are not finite
         """,
@@ -78,7 +78,7 @@ _TEXTS = {
 
 
 def negative_log_predictive_density(
-    y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike, dist: PredictiveDistribution, sample_weight: ArrayLike | None = None
 ) -> float:
     """Mean negative log density at the targets, in nats; less is better.
 
@@ -114,10 +114,12 @@ def negative_log_predictive_density(
     True
     """
     y_true = _targets(y_true, dist)
-    return _average(-dist.log_pdf(y_true), sample_weight)
+    return _average(-dist.log_score(y_true), sample_weight)
 
 
-def crps(y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None = None) -> float:
+def crps(
+    y_true: ArrayLike, dist: PredictiveDistribution, sample_weight: ArrayLike | None = None
+) -> float:
     """Mean continuous ranked probability score, in the units of y; less is better.
 
     For distributions without spread it is the mean absolute error (Gneiting and Raftery 2007).
@@ -156,7 +158,7 @@ def crps(y_true: ArrayLike, dist: NormalMixture, sample_weight: ArrayLike | None
 
 def pinball_loss(
     y_true: ArrayLike,
-    dist: NormalMixture,
+    dist: PredictiveDistribution,
     alpha: float = 0.5,
     sample_weight: ArrayLike | None = None,
 ) -> float:
@@ -197,7 +199,7 @@ def pinball_loss(
 
 def interval_coverage(
     y_true: ArrayLike,
-    dist: NormalMixture,
+    dist: PredictiveDistribution,
     level: float = 0.9,
     sample_weight: ArrayLike | None = None,
 ) -> float:
@@ -235,7 +237,7 @@ def interval_coverage(
 
 def interval_width(
     y_true: ArrayLike,
-    dist: NormalMixture,
+    dist: PredictiveDistribution,
     level: float = 0.9,
     sample_weight: ArrayLike | None = None,
 ) -> float:
@@ -403,10 +405,10 @@ neg_pinball_loss_scorer = make_distribution_scorer(pinball_loss, greater_is_bett
 
 def _targets(y_true, dist):
     """Targets of shape (n,), finite, as many as there are distributions."""
-    if not isinstance(dist, NormalMixture):
+    if not isinstance(dist, PredictiveDistribution):
         raise TypeError(
-            f"dist must be a NormalMixture, as predict_proba of a regressor returns it, got "
-            f"{type(dist).__name__}: score arrays of class probabilities by sklearn.metrics."
+            f"dist must be a predictive distribution, as predict_proba of a regressor returns it, "
+            f"got {type(dist).__name__}: score arrays of class probabilities by sklearn.metrics."
         )
     y = check_array(y_true, ensure_2d=False, dtype=np.float64, input_name="y_true")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

@@ -78,7 +78,42 @@ class Uncertainty(NamedTuple):
     epistemic: np.ndarray  # What more rows can take away.
 
 
-class NormalMixture:
+class PredictiveDistribution:
+    """Base of the distributions of n rows that ``predict_proba`` of regressors returns.
+
+    Scores, decisions and displays take any of them: `NormalMixture`, and `FamilyMixture` of linear
+    models. All have ``mean``, ``std``, ``cdf``, ``ppf``, ``interval``, ``sample`` and ``crps``.
+
+    Examples
+    --------
+    >>> from skpmd.predictive import NormalMixture, PredictiveDistribution
+    >>> isinstance(NormalMixture([0.0], [1.0]), PredictiveDistribution)
+    True
+    """
+
+    @property
+    def is_count(self) -> bool:
+        """Whether values are whole numbers, which have probabilities and no densities."""
+        return False
+
+    def log_score(self, y: ArrayLike) -> Array:
+        """Log density of row i at y_i, or of counts log probability.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            In nats.
+        """
+        found: Array = getattr(self, "log_pmf" if self.is_count else "log_pdf")(y)
+        return found
+
+
+class NormalMixture(PredictiveDistribution):
     """Distributions of n rows, each a mixture of k normals with its own or shared weights.
 
     Methods have the same names as in skpro's distributions, return arrays, and treat each row by

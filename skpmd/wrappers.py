@@ -27,7 +27,7 @@ from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
-from skpmd.predictive import NormalMixture
+from skpmd.predictive import NormalMixture, PredictiveDistribution
 
 __all__ = [
     "cross_val_distribution",
@@ -129,22 +129,21 @@ def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0
     return _called(estimator, X, "predict_proba_interval", {"level": level})
 
 
-def predict_distribution(estimator: Estimator, X: MatrixLike) -> NormalMixture:
+def predict_distribution(estimator: Estimator, X: MatrixLike) -> PredictiveDistribution:
     """Predictive distributions of a regressor inside pipelines and searches.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted regressor whose ``predict_proba`` is a `NormalMixture`, or a `Pipeline`, a search
-        or a `FrozenEstimator` around one. (A mixture of normals does not remain one under a
-        nonlinear transformation of the target: for a `TransformedTargetRegressor` use
-        `predict_interval`.)
+        A fitted regressor whose ``predict_proba`` is a distribution, or a `Pipeline`, a search or a
+        `FrozenEstimator` around one. (A mixture does not remain one under a nonlinear
+        transformation of the target: for a `TransformedTargetRegressor` use `predict_interval`.)
     X : array-like of shape (n_samples, n_features)
         Features, as the outermost estimator takes them.
 
     Returns
     -------
-    NormalMixture
+    NormalMixture or FamilyMixture
         Distribution of n_samples rows.
 
     Raises
@@ -165,10 +164,10 @@ def predict_distribution(estimator: Estimator, X: MatrixLike) -> NormalMixture:
     (2,)
     """
     found = _called(estimator, X, "predict_proba", {})
-    if not isinstance(found, NormalMixture):
+    if not isinstance(found, PredictiveDistribution):
         raise TypeError(
             f"predict_proba inside {type(estimator).__name__} returns {type(found).__name__} and "
-            "no NormalMixture: for class probabilities call predict_proba itself."
+            "no distribution: for class probabilities call predict_proba itself."
         )
     return found
 
@@ -375,6 +374,11 @@ def _of_rows(value, places, n):
 
 def _joined(parts):
     """One `NormalMixture` of the rows of several, whose numbers of components may differ."""
+    if not all(isinstance(one, NormalMixture) for one in parts):
+        raise TypeError(
+            "cross_val_distribution joins mixtures of normals, and those of linear models have the "
+            "particles of a fit: take the distributions fold by fold by predict_distribution."
+        )
     k = max(len(one.means) for one in parts)
 
     def padded(name, value):

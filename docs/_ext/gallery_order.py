@@ -8,6 +8,9 @@ from pathlib import Path
 
 ORDER = (
     "quickstart",
+    "claims",
+    "robust_regression",
+    "ratings",
     "custom_model",
     "sparse_gp",
     "gp_many_rows",

@@ -116,7 +116,7 @@ def results_of(
         variables=shown.variables,
         coords=shown.coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
-        log_joint=_log_joint(particles) if is_own else None,
+        log_joint=_log_joint(particles, frame) if is_own else None,
         support=shown.support,
         log_prior=shown.log_prior,
         frame=frame,
@@ -200,9 +200,20 @@ def _not_weighed(outcome, stream, merged):
     return []
 
 
-def _log_joint(particles):
-    """Log of the density that particles are weighed by, up to a constant; None where unknown."""
-    return None if np.isnan(particles.log_pi).any() else particles.log_ratio + particles.log_pi
+def _log_joint(particles, frame):
+    """Log of the density that particles are weighed by, up to a constant; None where unknown.
+
+    It is one of coordinates as given, for particles in those of the frame, if there is one.
+    """
+    if np.isnan(particles.log_pi).any():
+        return None
+    found = particles.log_ratio + particles.log_pi
+    return found if frame is None else found - varying(frame.log_jacobian(particles.theta))
+
+
+def varying(log_jacobian):
+    """What varies of log determinants: zeros where all are the same, and where a map is flat."""
+    return np.where(np.isfinite(log_jacobian), log_jacobian - np.max(log_jacobian), 0.0)
 
 
 def _pareto_k(particles):

@@ -40,6 +40,11 @@ class AssumedDensityModel(Model):
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
         self.monitored, self.n_coordinates = model.monitored, len(gaussian.mean)
 
+    def starts(self, batches):
+        """Where searches for modes begin: anywhere, of a log-concave density, or at the mean."""
+        is_concave = getattr(self._model, "is_log_concave", True)
+        return [np.zeros(self.n_coordinates) if is_concave else self._mean]
+
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
         if self._cubic is None:

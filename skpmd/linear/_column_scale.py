@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from skpmd._base.results import varying
 from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.table import is_in_memory, mapped
@@ -42,15 +43,21 @@ class Units(NamedTuple):
     stays as it is. Outward is from given columns to those in units, as `skpmd.engine.edges` has it.
     """
 
-    centre: np.ndarray  # (p,): Where intercepts are; zero without intercepts.
+    centre: np.ndarray  # (p,): Where intercepts, or cutpoints, are; zero without them.
     scale: np.ndarray  # (p,)
     n_rows: int  # Of coefficients.
     fit_intercept: bool
+    has_cutpoints: bool = False  # They take the place of intercepts, and are none of the rows.
+
+    @property
+    def is_centred(self):
+        """Whether columns are centred, for there is something at their centres."""
+        return self.fit_intercept or self.has_cutpoints
 
     @property
     def shift(self):
-        """Centres in units, (p,), which sparse rows keep; None without intercepts."""
-        return self.centre / self.scale if self.fit_intercept else None
+        """Centres in units, (p,), which sparse rows keep; None where columns are not centred."""
+        return self.centre / self.scale if self.is_centred else None
 
     def rows(self, X):
         """Rows in units, in their own precision; sparse ones stay so, and are not centred."""
@@ -135,6 +142,14 @@ class Units(NamedTuple):
         if not at_end or (inner >= len(self.centre)).any():
             return None
         return self.only(inner)._replace(n_rows=n_rows)
+
+    def moved(self, theta, other):
+        """Given coefficients as they are, for intercepts are where columns are zero."""
+        return theta
+
+    def at(self, theta):
+        """The linear map next to a point, which is the same anywhere."""
+        return self
 
     def since(self, other):
         """These units as ones of columns that are in other units."""
@@ -274,7 +289,7 @@ def _joined(one, other):
     return Moments(n, one.mean + share * gap, variance + share * (1.0 - share) * gap**2, nonzero)
 
 
-def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
+def units_of(batches, n_rows, fit_intercept, has_cutpoints=False, is_first=False, is_text=False):
     """`Units` of the columns of batches, for so many rows of coefficients.
 
     Where the rows are the first ones of a stream there is a warning of columns that do not vary.
@@ -289,9 +304,9 @@ def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
             "while the first are retained. Give more rows to the first call, or scale the columns.",
             UserWarning,
         )
-    centre = found.mean if fit_intercept else np.zeros(len(found.mean))
     scale = found.capped_sd if is_text else found.sd
-    return Units(centre, scale, n_rows, fit_intercept)
+    units = Units(found.mean, scale, n_rows, fit_intercept, has_cutpoints)
+    return units if units.is_centred else units._replace(centre=np.zeros(len(found.mean)))
 
 
 def warn_of_other_scale(batches, units, names):
@@ -381,5 +396,11 @@ def own_posterior(posterior, units=None):
     frame = posterior.frame
     if frame is None:
         return posterior
-    theta = own_particles(posterior) if units is None else units.outward(posterior.particles)
-    return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)
+    if units is None:
+        theta = own_particles(posterior)
+    else:
+        theta = units.outward(frame.moved(posterior.particles, units))
+    log_joint = posterior.log_joint
+    if log_joint is not None:
+        log_joint = log_joint + varying((units or frame).log_jacobian(theta))
+    return Posterior(theta, posterior.log_weights, log_joint=log_joint, ess=posterior.ess)

@@ -40,6 +40,7 @@ class LinearModel(Model):
 
     n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
     has_stiff_rows = False
+    is_conjugate = False  # Whether there are exact draws, by ``exact_draws``.
 
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df
@@ -116,7 +117,9 @@ class LinearModel(Model):
         Returns the rotation (d, d), with the axes in columns, in the coordinates u, and the
         leading-order skewness (d,) along each.
         """
-        of_prior = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
+        sd = np.linalg.norm(chol, axis=1)
+        third = self.prior.expected_third(mean, sd)
+        of_prior = chol, third + self.third_of_dispersions(mean, sd, batches, b)
         largest = partial(_largest_of, max_rows=max_rows)
         if are_distributed(batches):
             nothing = np.empty((0, len(mean))), np.empty(0)
@@ -127,6 +130,10 @@ class LinearModel(Model):
         third = third[:, None]
         rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+
+    def third_of_dispersions(self, mean, sd, batches, b):
+        """Third derivatives in coordinates beyond the coefficients, (d,), where there are any."""
+        return 0.0
 
     def _skewest(self, mean, chol, b, largest, known, batches):
         """Whitened rows of the largest third derivatives, and these; ``known`` are some already."""
@@ -213,7 +220,7 @@ class LinearModel(Model):
         K, size = self.n_logits, self.table_size
         few = m if K == 1 else min(m, max(1, size // (K * _ROWS)))
         n_rows = max(LANES, size // (K * few) // LANES * LANES)
-        for batch, rows in pieces(map(_without_known_part, batches), n_rows, 1):
+        for batch, rows in pieces(map(self.known_part, batches), n_rows, 1):
             for first in range(0, m, few):
                 yield slice(first, first + few), batch, rows
 
@@ -227,20 +234,23 @@ class LinearModel(Model):
     def _designs(self, batches):
         """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
         # A table of covariances of logits has K^2 numbers for each row.
-        for batch in map(_without_known_part, batches):
+        for batch in map(self.known_part, batches):
             width = max(batch.X.shape[1] + 1, self.n_logits**2)
             yield from pieces([batch], self.table_size, width)
+
+    def starts(self, batches):
+        """Points (d,) where searches for modes begin: one where there is one mode."""
+        return [np.zeros(self.n_coordinates)]
+
+    def known_part(self, batch):
+        """A batch whose columns this likelihood reads: by default none of offset and exposure."""
+        if batch.offset is not None or batch.exposure is not None:
+            raise NotImplementedError("Models of classes do not read offset and exposure.")
+        return batch
 
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
-
-
-def _without_known_part(batch):
-    """A batch that has no offset and no exposure: no likelihood here reads them yet."""
-    if batch.offset is not None or batch.exposure is not None:
-        raise NotImplementedError("Linear models do not read the columns offset and exposure yet.")
-    return batch
 
 
 class OneLogit(LinearModel):

@@ -15,7 +15,7 @@ place of all are a coreset (Campbell and Broderick 2019).
 """
 
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,13 +26,13 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
 from skpmd.linear._column_scale import Units, shift_of
-from skpmd.linear._design import n_logits
-from skpmd.linear._make_model import LinearParameters, coefficient_names, linear_model
+from skpmd.linear._make_model import LinearParameters, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
+_STEP = 1e-4  # Of differences in coordinates of a posterior.
 _N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
 
 
@@ -52,6 +52,7 @@ class PriorOfRows(NamedTuple):
     parameters: LinearParameters
     scale: object  # A number, or one for each coefficient, (K, p).
     units: Units | None  # What it refers to, if not the given columns.
+    response: Any  # `Classes` or `Distribution`: What y is.
 
 
 class EarlierRows(NamedTuple):
@@ -60,7 +61,6 @@ class EarlierRows(NamedTuple):
     # In the units of the prior; weights are multiplied by the power of the likelihood.
     rows: Batch
     prior: PriorOfRows
-    n_classes: int
     rest: NormalRows | None  # Of rows that are not retained; None where all are.
     # Log marginal likelihood of the rows before those of the fit, and of these; None where unknown.
     log_evidence: float | None
@@ -100,15 +100,14 @@ class TiltedPrior(Prior):
         return self.prior.expected_third(mean, sd)
 
 
-def earlier_rows(parameters, features, classes):
+def earlier_rows(parameters, features, response):
     """`EarlierRows` of the posterior, or its estimator, that is the prior of the ``parameters``.
 
-    Columns and classes come in the order of ``features`` and ``classes``. None where the posterior
-    holds no rows, or is one of more coefficients.
+    Columns and classes come in the order of ``features`` and the ``response``. None where the
+    posterior holds no rows, or is one of more coefficients.
     """
     posterior = posterior_of_prior(parameters.prior)
-    names = coefficient_names(features, classes, parameters.fit_intercept)
-    n_rows = n_logits(len(classes))
+    names, n_rows = response.coefficient_names(features, parameters.fit_intercept), response.n_rows
     places = np.array(coordinates_named(posterior, names))
     earlier = getattr(posterior, "rows", None)
     if earlier is None or len(places) != len(posterior.names):
@@ -120,7 +119,7 @@ def earlier_rows(parameters, features, classes):
     columns = columns[: earlier.rows.X.shape[1]]
     rows = earlier.rows._replace(X=earlier.rows.X[:, columns])
     if n_rows > 1:
-        rows = rows._replace(y=np.argsort(classes)[rows.y.astype(np.int64)])
+        rows = response.reordered(rows, classes)
 
     def ordered(value):
         return value[np.ix_(classes, columns)] if np.ndim(value) else value
@@ -130,6 +129,7 @@ def earlier_rows(parameters, features, classes):
         old.parameters._replace(prior_mean=ordered(old.parameters.prior_mean)),
         ordered(old.scale),
         None if old.units is None else old.units.only(columns),
+        old.response if response.n_rows == 1 else response,
     )
     return earlier._replace(
         rows=rows,
@@ -143,7 +143,7 @@ def model_of(earlier):
     """The model of the prior before all rows, tilted by those that are not retained."""
     prior, rest, n_features = earlier.prior, earlier.rest, earlier.rows.X.shape[1]
     model = linear_model(
-        prior.parameters, n_features, earlier.n_classes, prior.scale, shift_of(prior.units)
+        prior.parameters, n_features, prior.response, prior.scale, shift_of(prior.units)
     )
     return model if rest is None else model.with_prior(TiltedPrior(model.prior, rest))
 
@@ -154,7 +154,17 @@ def all_rows(earlier, rows, power):
     The ``power`` of either is to come.
     """
     before = earlier.rows._replace(weight=earlier.rows.weight / power)
-    return stacked_rows(before, rows, shift_of(earlier.prior.units))
+    both = _with_columns_of(rows, before), _with_columns_of(before, rows)
+    return stacked_rows(*both, shift_of(earlier.prior.units))
+
+
+def _with_columns_of(other, rows):
+    """Rows with offsets of zero, and trials of one, where others have some and these have none."""
+    found = {}
+    for name, value in (("offset", 0.0), ("exposure", 1.0)):
+        if getattr(rows, name) is None and getattr(other, name) is not None:
+            found[name] = np.full(len(rows.weight), value)
+    return rows._replace(**found)
 
 
 def given_earlier(outcome, model, earlier):
@@ -175,7 +185,7 @@ def joined(shards):
     None where nothing stands for any.
     """
     first, units = shards[0], shards[0].prior.units
-    shards = [first, *(_in(units, one) for one in shards[1:])]
+    shards = [first, *(_in(first.prior, one) for one in shards[1:])]
     rests = [one.rest for one in shards if one.rest is not None]
     rows = reduce(partial(stacked_rows, shift=shift_of(units)), [one.rows for one in shards])
     if not rests:
@@ -184,20 +194,21 @@ def joined(shards):
     return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
 
 
-def _in(units, earlier):
-    """`EarlierRows` in other units."""
-    if units is None:
+def _in(prior, earlier):
+    """`EarlierRows` in the units of another `PriorOfRows`."""
+    if prior.units is None:
         return earlier
-    rows, rest = earlier.rows, earlier.rest
-    new = units.since(earlier.prior.units)
+    rows, rest = prior.response.since(earlier.rows, earlier.prior.response), earlier.rest
+    rows = rows._replace(X=prior.units.since(earlier.prior.units).rows(rows.X))
     if rest is not None:
-        old = earlier.prior.units.since(units)  # As it takes coefficients to where the rest is.
-        by_one = old.pull_back(rest.precision)
+        new, old = (one.response.frame(one.units) for one in (prior, earlier.prior))
+        centre = new.since(old).outward(rest.centre)
+        back = old.since(new).at(centre)  # As it takes coordinates to where the rest is.
+        by_one = back.pull_back(rest.precision)
         rest = rest._replace(
-            centre=new.outward(rest.centre), slope=old.pull_back(rest.slope),
-            precision=old.pull_back(by_one.T),
-        )  # fmt: skip
-    return earlier._replace(rows=rows._replace(X=new.rows(rows.X)), rest=rest)
+            centre=centre, slope=back.pull_back(rest.slope), precision=back.pull_back(by_one.T)
+        )
+    return earlier._replace(rows=rows, rest=rest)
 
 
 def rows_for_later(model, rows, power, posterior, prior, earlier):
@@ -223,7 +234,7 @@ def rows_for_later(model, rows, power, posterior, prior, earlier):
     elif earlier is None:
         rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
-    return EarlierRows(rows, prior, getattr(model, "n_classes", 2), rest, known)
+    return EarlierRows(rows, prior, rest, known)
 
 
 def _reduced(model, rows, n_numbers, posterior, before):

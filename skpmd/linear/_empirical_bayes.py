@@ -96,7 +96,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
     return best_scale(evidence, low, high)
 
 
-def chosen_scale(parameters, rows, n_classes, shift, rng):
+def chosen_scale(parameters, rows, response, shift, rng):
     """`ScaleChoice` by the evidence of `Rows`."""
     if parameters.prior == "horseshoe":
         raise ValueError(
@@ -106,7 +106,7 @@ def chosen_scale(parameters, rows, n_classes, shift, rng):
     n_features = rows.data.X.shape[1]
     with share_of_time(_SHARE), phase("search for the prior's scale"):
         return scale_by_evidence(
-            lambda scale: linear_model(parameters, n_features, n_classes, scale, shift),
+            lambda scale: linear_model(parameters, n_features, response, scale, shift),
             rows.whole(),
             _N_DRAWS,
             rng,

@@ -13,74 +13,32 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.merging import (
-    MERGED,
-    MERGED_BY_ROWS,
-    check_equal,
-    check_total,
-    density_names,
-    inherited,
-    merge_densities,
-    n_shards,
-    refuse_copies,
-    refuse_rows,
-)
-from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.results import ParticleResults, Shown, results_of
-from skpmd._base.steps import first_stream, stream_after
-from skpmd._base.utils import as_generator, warn
+from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.utils import warn
 from skpmd._base.validation import (
     encode,
     encode_known,
     fit_context,
-    naming_singular_columns,
     naming_unordered,
     row_weights,
 )
-from skpmd._rows.opening import as_table, in_parts
+from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
-from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
+from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
-from skpmd.linear._column_scale import in_units, warn_of_other_scale, warn_of_overruled
+from skpmd.linear._column_scale import in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
-from skpmd.linear._earlier_rows import joined, model_of
-from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
+from skpmd.linear._fit import PROPOSALS
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._make_model import (
-    PRIORS,
-    LinearParameters,
-    in_columns,
-    is_mean_field,
-    linear_model,
-    missing_moments,
-)
-from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS, fit_mean_field
-from skpmd.linear._merge import (
-    NO_WEIGHTS,
-    check_classes,
-    differing_units,
-    merge_mean_field,
-    rows_retained,
-    shards_of,
-)
+from skpmd.linear._linear_estimator import LinearEstimator
+from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
+from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
-from skpmd.linear._task import (
-    LinearState,
-    Task,
-    axes_of,
-    results_of_task,
-    state_after_part,
-    targets,
-    task_of,
-)
+from skpmd.linear._response import Classes
 from skpmd.posterior import Posterior
-from skpmd.proposals.hmc import N_CHAINS
-
-# Parameters that describe a prior which `prior` names.
-_OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
 
 
 def _takes_parts(estimator):
@@ -90,7 +48,7 @@ def _takes_parts(estimator):
     return True
 
 
-class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
+class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
@@ -348,10 +306,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
         **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
     }
-    _frozen_parameters = (
-        "prior", "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale",
-        "fit_intercept",
-    )  # fmt: skip
+    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
+    _alike = "class_weight", "temperature"
 
     def __init__(
         self,
@@ -451,19 +407,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        data = {"X": X, "y": y, "sample_weight": sample_weight}
-        with self._all_or_nothing(fit_of=data):
-            rows, no_moments = self._fit(*as_table(X, y, sample_weight))
-        self._warn_or_interrupt()
-        self._warn_of_column_scale(rows)
-        n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
-        if self.n_particles < N_CHAINS <= n_retained:
-            warn(
-                f"n_particles={self.n_particles} is less than the {N_CHAINS} chains of the "
-                f"Hamiltonian moves: {n_retained} draws are retained, and ess is of these. Set "
-                f"n_particles={N_CHAINS} or more, or moves='never'.",
-                UserWarning,
-            )
+        no_moments = self._fitted(X, y, sample_weight)
         if no_moments:
             self.diagnostics_["warnings"].append(no_moments)
             warn(
@@ -473,55 +417,26 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             )
         return self
 
-    def _fit(self, X, y, sample_weight):
-        """The rows, and what is undefined."""
-        options, parameters = self._loop_options(), self._parameters()
-        last = getattr(self, "_state", None) if self.warm_start else None
-        if not takes_steps(parameters, options):
-            self._warn_unused(
-                OF_STOCHASTIC_STEPS, "set proposal='prior' or reweight=False for such steps"
-            )
-        self._reset()
-        X, y = self._validated(X, y, reset=True)
-        codes, classes = encode(y)
-        rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
-        rng = as_generator(self.random_state)
-        features = _check_feature_names_in(self)
-        self._warn_unused_prior()
-        task = self._task(options, rows, features, classes, rng)
-        axes = axes_of(task.model, features, classes)
-        if task.is_mean_field:
-            results = fit_mean_field(
-                task.model, task.rows, 1.0 / self.temperature, frame=task.prior.units, **axes
-            )
-            stream, n_iter, no_moments = None, results.records.n, None
-        else:
-            with naming_singular_columns(X):
-                outcome, n_iter, remedies = find_posterior(
-                    task.model, task.rows, task.parameters, options, rng,
-                    None if last is None else last.stream,
-                )  # fmt: skip
-            theta, data = outcome.particles.theta, task.rows.data
-            outcome, results = results_of_task(task, outcome, options, axes, remedies)
-            stream = stream_after(outcome, rows.total, rng)
-            no_moments = missing_moments(task.model, data, theta, len(classes))
-        self.classes_ = classes
-        self._freeze()
-        self._set_state(
-            LinearState(
-                stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
-                units=task.prior.units,
-                normal_logits=None if task.is_mean_field else self._normal_logits(results, X),
-            )
-        )  # fmt: skip
-        return rows, no_moments
+    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
+        """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
+        X, y = self._validated(X, y, reset=response is None)
+        if is_part:
+            with naming_unordered("classes", classes):
+                _check_partial_fit_first_call(self, classes)
+        elif response is None:
+            codes, self.classes_ = encode(y)
+        if is_part or response is not None:
+            codes = encode_known(y, self.classes_)
+        response, is_fit = Classes(self.classes_), response is None and not is_part
+        weight = row_weights(
+            X, codes, self.classes_, sample_weight, self.class_weight, all_classes=is_fit
+        )
+        weight = self._counted(weight)
+        return Rows(X, response.targets(codes), weight, self.batch_size), response
 
-    def _task(self, options, rows, features, classes, rng):
-        """The `Task` of a fit to these rows."""
-        task = task_of(self._parameters(), options, rows, features, classes, rng)
-        if task.warning:
-            warn(f"{type(self).__name__}: {task.warning}. Set prior_scale to a number.")
-        return task
+    def _concerns(self, task, theta):
+        """Moments that do not exist; see `LinearEstimator`."""
+        return missing_moments(task.model, task.rows.data, theta, len(self.classes_))
 
     @available_if(_takes_parts)
     @in_parts
@@ -567,132 +482,18 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
-        with self._all_or_nothing():
-            options, parameters = self._loop_options(), self._parameters()
-            before = getattr(self, "_state", None)
-            first = before is None or before.stream is None
-            if self.class_weight == "balanced":
-                raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
-            if first and isinstance(self.prior_scale, str):
-                raise ValueError(
-                    "prior_scale='evidence' needs all data: call fit, or set a number."
-                )
-            if first:
-                self._frozen = {}
-            self._check_frozen()
-            X, y = self._validated(X, y, reset=first)
-            with naming_unordered("classes", classes):
-                _check_partial_fit_first_call(self, classes)
-            if is_mean_field(parameters, X.shape[1], len(self.classes_)):
-                raise ValueError(NO_PARTS)
-            self._freeze()
-            features = _check_feature_names_in(self)
-            given = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            stream = first_stream(self.random_state) if first else before.stream
-            state = state_after_part(
-                parameters, options, given, None if first else before, stream, features,
-                self.classes_,
-            )  # fmt: skip
-            normal_logits = self._normal_logits(state.results, X)
-            self._set_state(state._replace(normal_logits=normal_logits))
-            self._warn_or_interrupt()
-            if first:
-                self._warn_of_column_scale(given)
-            elif state.units is not None:
-                warn_of_other_scale(given.whole(), state.units, features)
-            return self
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
+        return self._after_part(X, y, sample_weight, classes=classes)
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
-        with self._all_or_nothing():
-            self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
-            if self.class_weight == "balanced":
-                raise ValueError(
-                    "class_weight='balanced' gives rows of each shard weights of their own: fit "
-                    "all shards with a dict."
-                )
-            states, n = [one._state for one in estimators], n_shards(estimators)
-            kinds = ["diag" if state.stream is None else "full" for state in states]
-            check_equal("covariance_type", kinds)
-            refuse_copies([state.results.posterior.mean() for state in states])
-            self.classes_ = estimators[0].classes_
-            features, K = _check_feature_names_in(self), len(self.classes_)
-            parameters, _ = in_columns(self._parameters(), features, self.classes_, False)
-            task, rng = None, as_generator(self.random_state)
-            if kinds[0] == "full":
-                given = X, y, sample_weight
-                task = self._task_of_shards(states, parameters, features, given, rng)
-            else:
-                refuse_rows(X, y, NO_WEIGHTS)
-            model = linear_model(parameters, len(features), K, states[0].prior_scale)
-            axes = axes_of(model, features, self.classes_)
-            if kinds[0] == "diag":
-                results = merge_mean_field(model.prior, states, n, axes)
-                state = states[0]._replace(results=results)
-            elif task is not None:
-                state = self._merged_by_rows(task, states, n, axes, rng)
-            else:
-                state = self._merged_by_densities(parameters, states, n, axes, rng)
-            if task is None or task.is_reduced:
-                reasons = inherited(estimators) + differing_units(states)
-                state.results.diagnostics["warnings"][:0] = reasons
-            self._set_state(state)
-        self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
-        return self
-
-    def _task_of_shards(self, states, parameters, features, given, rng):
-        """The `Task` of all rows, or of those that shards hold; None where there are none."""
-        X, y, sample_weight = given
-        n_classes, power = len(self.classes_), 1.0 / self.temperature
-        retained = rows_retained(states, parameters, n_classes, power)
-        if X is not None:
-            X, y = self._validated(X, y, reset=False)
-            rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            check_total(rows.total, sum(state.stream.seen for state in states))
-            check_classes(rows.data, retained, self.temperature)
-        else:
-            refuse_rows(None, y, "rows are X and y together")
-            if retained is None:
-                return None
-            (X, y, weight, *_), rest = joined(retained)
-            units = retained[0].prior.units
-            X = X if units is None or rest is not None else units.given(X)
-            rows = Rows(X, y, weight * self.temperature, self.batch_size)
-            if rest is not None:
-                return Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
-        options = self._loop_options()
-        return self._task(options, rows, features, self.classes_, rng)
-
-    def _merged_by_rows(self, task, states, n_merged, axes, rng):
-        """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
-        options = self._loop_options()
-        outcome, _, remedies = find_posterior(task.model, task.rows, task.parameters, options, rng)
-        method, n = outcome.findings.notes["method"], len(task.rows.data.weight)
-        what = f"{method}, {n} rows of {n_merged} shards"
-        what += " and a normal likelihood of their others" * task.is_reduced
-        outcome, results = results_of_task(
-            task, outcome, options, axes, remedies, method=what, n_shards=n_merged
-        )
-        few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
-        state = self._state_of_shards(states, outcome, results, rng, few)
-        return state._replace(prior_scale=task.prior.scale, units=task.prior.units)
-
-    def _merged_by_densities(self, parameters, states, n_merged, axes, rng):
-        """The state of the product of the shards' densities, under the prior of the first."""
-        shards = shards_of(parameters, states, self.n_features_in_, len(self.classes_))
-        outcome, found = merge_densities(shards, n_merged, self.n_particles, rng)
-        results = results_of(
-            outcome, temperature=self.temperature, stream=True, merged=density_names(n_merged),
-            shown=Shown(frame=states[0].units, **axes), **found,
-        )  # fmt: skip
-        return self._state_of_shards(states, outcome, results, rng)
-
-    def _state_of_shards(self, states, outcome, results, rng, few=None):
-        stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
-        return states[0]._replace(
-            stream=stream, results=results, n_iter=results.records.n, retained=None,
-            normal_logits=few,
-        )  # fmt: skip
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' gives rows of each shard weights of their own: fit "
+                "all shards with a dict."
+            )
+        return super()._merge(estimators, X, y, sample_weight)
 
     @result
     def coef_(self) -> Array:
@@ -714,28 +515,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Posterior standard deviations of the intercepts."""
         return self._coefficients(self.posterior_.std())[1]
 
-    @result
-    def prior_scale_(self) -> ArrayOrMore:
-        """Scale of the prior, as given or chosen by the evidence.
-
-        A number, or an array of the shape of ``coef_``; raises AttributeError where the prior is an
-        earlier posterior.
-        """
-        if self._state.prior_scale is None:
-            raise AttributeError("prior_scale_ is not there: the prior is an earlier posterior.")
-        return self._state.prior_scale
-
-    @result
-    def n_iter_(self) -> int:
-        """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
-        return self._state.n_iter
-
-    def _warn_unused_prior(self):
-        """Warn of parameters of a named prior that an earlier posterior has no use for."""
-        if not isinstance(self.prior, str):
-            where = "where the prior is an earlier posterior"
-            self._warn_unused(_OF_NAMED_PRIORS, "leave them as they are", where)
-
     def _warn_of_column_scale(self, rows):
         """Warn where the prior overrules the rows: it may where columns are not scaled."""
         if self.scale is None and isinstance(self.prior, str) and self.prior != "horseshoe":
@@ -752,11 +531,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
-    def _normal_logits(self, results, X, are_given=True):
-        """What predictions average over, None for all particles; its error is a diagnostic.
-
-        Rows X are as given, or else in the units of the posterior.
-        """
+    def _completed(self, state, X, are_given=True):
+        """The state with what predictions average over; its error is a diagnostic."""
+        results = state.results
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )
@@ -768,16 +545,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         few = stage.value
         results.diagnostics["prediction_error"] = 0.0 if few is None else few.error
         results.diagnostics["interrupted"] |= stage.interrupted
-        return few
+        return state._replace(normal_logits=few)
 
     def _parameters(self):
         """Parameters of the family."""
         return self._record(LinearParameters)
-
-    def _rows(self, X, codes, classes, sample_weight, all_classes=False):
-        """Data with targets and weights as the model wants them."""
-        weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
-        return Rows(X, targets(codes, len(classes)), self._counted(weight), self.batch_size)
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""

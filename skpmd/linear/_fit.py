@@ -1,5 +1,7 @@
 """Inference methods from a model and all its data to a posterior: steps, weights, moves."""
 
+from functools import partial
+
 import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
@@ -31,19 +33,22 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
+# Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
+# at least such a share of the draws, in units of that of the largest.
+_LEAST_LOG_MASS, _SAME_MODE, _LEAST_SHARE = -15.0, 0.5, 0.1
 # Weights are the last word with moves="never" alone.
 _UNMOVED = "set moves='auto', or raise n_particles"
 _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
 _TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
 
 
-def proposal_components(model, batches, proposal, power):
+def proposal_components(model, batches, proposal, power, modes=None):
     """Components of the proposal mixture that the estimator's ``proposal`` names, and their shares.
 
     ``"laplace"`` is the normal approximation at the mode, once by the sinh-arcsinh map and once
     with Student tails; ``"mirror"`` is the fixed point of Gaussian mirror descent, once by the
-    sinh-arcsinh map and once plain; ``"auto"`` is all four. The model offers ``gaussian_target``,
-    ``skew_axes`` and ``tail_df``.
+    sinh-arcsinh map and once plain; ``"auto"`` is all four, of each of the ``modes``. The model
+    offers ``gaussian_target``, ``skew_axes`` and ``tail_df``.
 
     Where the likelihood is flat in a direction (separable classes), the posterior has the tails of
     its prior. So under a Student prior there is a defensive Cauchy component, three times as wide:
@@ -51,23 +56,23 @@ def proposal_components(model, batches, proposal, power):
     over four seeds, with k-hat near 0.5; with it within 5 %.
     """
     d = model.n_coordinates
-
-    def log_joint(theta):
-        return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
+    log_joint = partial(_log_joint, model, batches, power)
 
     def with_skewness(gaussian):
         if d > _MAX_SKEWED:
             return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, log_joint, batches, power)
 
-    mode = laplace(model, batches, np.zeros(d), power)
     gaussians, shares = [], []
-    if proposal in ("auto", "mirror"):
-        gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
-        shares += _MIRROR_SHARES
-    if proposal in ("auto", "laplace"):
-        gaussians.append((mode, _TAIL_DF))
-        shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
+    for mode, mass in modes_of(model, batches, power) if modes is None else modes:
+        own = []
+        if proposal in ("auto", "mirror"):
+            gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
+            own += _MIRROR_SHARES
+        if proposal in ("auto", "laplace"):
+            gaussians.append((mode, _TAIL_DF))
+            own += [0.25 * share for share in _LAPLACE_SHARES] if own else _LAPLACE_SHARES
+        shares += [mass * share for share in own]
     with_axes = each(lambda one: with_skewness(one[0]), gaussians)
     components = []
     for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
@@ -78,6 +83,36 @@ def proposal_components(model, batches, proposal, power):
         components.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
         shares = np.append((1.0 - _DEFENSIVE_SHARE) * shares, _DEFENSIVE_SHARE)
     return components, shares
+
+
+def modes_of(model, batches, power):
+    """Laplace approximations at the modes that starts lead to, the highest first, and their masses.
+
+    They are those of normal posteriors of these heights, but no less than a share that keeps a mode
+    whose mass is elsewhere than at its top.
+    """
+    modes = [laplace(model, batches, start, power) for start in _starts(model, batches)]
+    if len(modes) == 1:
+        return [(modes[0], 1.0)]
+    log_mass = _log_joint(model, batches, power, np.array([mode.mean for mode in modes]))
+    log_mass += [np.log(np.diag(mode.chol)).sum() for mode in modes]
+    found = []
+    for i in np.argsort(-log_mass, kind="stable"):
+        log_share, mode = log_mass[i] - log_mass.max(), modes[i]
+        gaps = [np.linalg.solve(one.chol, mode.mean - one.mean) for one, _ in found]
+        is_new = all(np.linalg.norm(gap) > _SAME_MODE for gap in gaps)
+        if log_share > _LEAST_LOG_MASS and is_new:
+            found.append((mode, max(np.exp(log_share), _LEAST_SHARE)))
+    return found
+
+
+def _starts(model, batches):
+    """Where searches begin: where the model says, or at zero."""
+    return getattr(model, "starts", lambda _: [np.zeros(model.n_coordinates)])(batches)
+
+
+def _log_joint(model, batches, power, theta):
+    return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
 
 
 def draw_proposals(model, components, shares, n_particles, rng):
@@ -159,12 +194,19 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_weights_or_moves(model, batches, parameters, options, rng):
     """Importance reweighting of draws from the proposals; where it fails, moves from there."""
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
-    mixture = proposal_components(model, batches, parameters.proposal, power)
+    if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
+        yield model.exact_draws(batches, n, power, rng)
+        return
+    modes = modes_of(model, batches, power)
+    mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first = {}, None
     if parameters.moves != "always":
-        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE
+        # Each mode has so many draws at first, and one of them may have all mass.
+        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE / len(modes)
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
+            if len(modes) > 1:  # Proposals at several modes disagree of themselves.
+                outcome = outcome.with_findings(disagreement=None)
             share = first.infos[0].ess / n
             few = parameters.moves == "never" and share < _MIN_UNMOVED
             reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()

@@ -87,7 +87,7 @@ def _normal_likelihood(model, batches, scale, power):
     prior = model.prior
     normal = NormalPrior(np.where(prior.plain, prior.scale, scale))
     under_normal = model.with_prior(normal)
-    mode = laplace(under_normal, batches, np.zeros(len(normal.scale)), power)
+    mode = laplace(under_normal, batches, under_normal.starts(batches)[0], power)
     gaussian = variational_mirror_descent(under_normal, batches, mode, power)
     posterior = 1.0 / (gaussian.chol**2).sum(axis=1)
     precision = np.maximum(posterior - normal.scale**-2.0, _MIN_PRECISION / normal.scale**2)

@@ -9,11 +9,8 @@ from sklearn.utils import gen_batches
 
 from skpmd._base.utils import as_floats
 from skpmd._export import Variable
-from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._density_prior import prior_of_posterior
-from skpmd.linear._design import n_logits
 from skpmd.linear._horseshoe import HorseshoePrior
-from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import (
     LaplacePrior,
     NormalPrior,
@@ -48,7 +45,7 @@ class LinearParameters(NamedTuple):
     batch_size: int | str
 
 
-def is_mean_field(parameters, n_features, n_classes):
+def is_mean_field(parameters, n_features, response):
     """Whether the posterior is to be held without correlations.
 
     ``covariance_type="auto"`` does so above 2000 coordinates where no parameter asks for particles.
@@ -68,8 +65,7 @@ def is_mean_field(parameters, n_features, n_classes):
             f"{against[0]} asks for them: set one or the other."
         )
     if parameters.covariance_type == "auto":
-        n_rows = n_logits(n_classes)
-        many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
+        many = response.n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
         return many and not against
     return parameters.covariance_type == "diag"
 
@@ -79,36 +75,32 @@ def _is(parameter, name):
     return isinstance(parameter, str) and parameter == name
 
 
-def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
-    """Binary or softmax regression with the prior that the parameters name.
+def linear_model(parameters, n_features, response, prior_scale, shift=None):
+    """The likelihood of a response with the prior that the parameters name.
 
-    Two classes have one row of coefficients, more classes have one each. Coordinates are these
-    rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
+    Coordinates are rows of coefficients, each with its intercept last, and dispersions, whose prior
+    is N(0, 1). ``prior_scale``, a number or of the shape of the
     coefficients, is theirs, and that of tau under the horseshoe; for ``shift`` see `LinearModel`.
     """
-    n_rows = n_logits(n_classes)
-    is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
-    is_intercept[:, n_features:] = True
     prior = parameters.prior
     if not isinstance(prior, Prior):
-        prior = _prior(parameters, is_intercept, prior_scale)
-    if n_classes == 2:
-        return LogisticModel(prior, parameters.fit_intercept, shift)
-    return SoftmaxModel(prior, parameters.fit_intercept, n_classes, shift)
+        prior = _prior(parameters, n_features, response, prior_scale)
+    return response.model(prior, parameters.fit_intercept, shift)
 
 
-def in_columns(parameters, features, classes, mean_field):
+def in_columns(parameters, features, response, mean_field):
     """The parameters, with the prior's in the shape of the coefficients once columns are known.
 
     `Units` that an earlier posterior was found in come second: it is a prior in these. They are
     None where it was found in the given ones, or is none.
     """
-    n_rows, given, units = n_logits(len(classes)), parameters.prior, None
+    n_rows, given, units = response.n_rows, parameters.prior, None
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
-        names = coefficient_names(features, classes, parameters.fit_intercept)
+        names = response.coefficient_names(features, parameters.fit_intercept)
         (given, units), scale = prior_of_posterior(given, names, mean_field), None
+        units = getattr(units, "columns", units)  # Of a frame.
     elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
         raise ValueError(
             "prior='horseshoe' has one prior_scale and is about zero: set prior_scale to a number "
@@ -117,14 +109,19 @@ def in_columns(parameters, features, classes, mean_field):
     return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale), units
 
 
-def _prior(parameters, is_intercept, prior_scale):
+def _prior(parameters, n_features, response, prior_scale):
     """The prior of the name that the parameters give, about their means."""
-    mean = np.zeros(is_intercept.shape)
-    scale = np.full(is_intercept.shape, float(parameters.intercept_prior_scale))
-    slopes = np.s_[:, : is_intercept.shape[1] - parameters.fit_intercept]
-    mean[slopes], scale[slopes] = parameters.prior_mean, prior_scale
-    prior = _centred_prior(parameters, is_intercept.ravel(), prior_scale, scale.ravel())
-    return ShiftedPrior(prior, mean.ravel()) if mean.any() else prior
+    shape, k = (response.n_rows, n_features + parameters.fit_intercept), response.n_dispersions
+    is_plain, mean = np.zeros(shape, dtype=bool), np.zeros(shape)
+    scale = np.full(shape, float(parameters.intercept_prior_scale))
+    is_plain[:, n_features:] = True
+    mean[:, :n_features], scale[:, :n_features] = parameters.prior_mean, prior_scale
+    is_plain, mean, scale = (
+        np.append(values, np.full(k, own))
+        for values, own in ((is_plain, True), (mean, 0.0), (scale, 1.0))
+    )
+    prior = _centred_prior(parameters, is_plain, prior_scale, scale)
+    return ShiftedPrior(prior, mean) if mean.any() else prior
 
 
 def _centred_prior(parameters, is_intercept, prior_scale, scale):
@@ -238,32 +235,18 @@ def _in_half_plane(points):
     return bool(angle.size and gaps.max() >= np.pi - 1e-9)
 
 
-def coordinate_names(model, features, classes):
+def coordinate_names(model, features, response):
     """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
-    names = coefficient_names(features, classes, model.fit_intercept)
+    names = response.coefficient_names(features, model.fit_intercept)
     return names + model.prior.scale_names(names)
 
 
-def coefficient_names(features, classes, fit_intercept):
-    one = [*features, "intercept"] if fit_intercept else list(features)
-    return one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
-
-
-def coordinate_variables(model, features, classes):
+def coordinate_variables(model, features, response):
     """The same as arrays, {name: `Variable`}, and the labels of their axes."""
-    p, width = len(features), len(features) + model.fit_intercept
-    K = n_logits(len(classes))
-    places, dims = np.arange(K * width).reshape(K, width), ("class",)
-    coords = {"feature": [str(name) for name in features]}
-    if K == 1:
-        places, dims = places[0], ()
-    else:
-        coords["class"] = [str(label) for label in classes]
-    found = {"coef": Variable(places[..., :p], (*dims, "feature"))}
-    if model.fit_intercept:
-        found["intercept"] = Variable(places[..., p], dims)
-    names = coordinate_names(model, features, classes)
-    scales = {names[j]: Variable(np.array(j)) for j in range(K * width, len(names))}
+    found, coords = response.variables(features, model.fit_intercept)
+    n = len(response.coefficient_names(features, model.fit_intercept))
+    names = coordinate_names(model, features, response)
+    scales = {names[j]: Variable(np.array(j)) for j in range(n, len(names))}
     return {"variables": {**found, **scales}, "coords": coords}
 
 

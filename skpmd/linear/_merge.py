@@ -13,6 +13,7 @@ from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._make_model import linear_model
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._priors import NormalPrior
+from skpmd.posterior import Posterior
 from skpmd.proposals.density_product import Shard
 
 # Scales that shards have found may be so many times apart. Those of columns of random shards are
@@ -21,7 +22,7 @@ _MAX_APART = 2.0
 NO_WEIGHTS = "rows weigh particles, and these are Gaussians without correlations"
 
 
-def rows_retained(states, parameters, n_classes, power):
+def rows_retained(states, parameters, power):
     """`EarlierRows` of each shard; None where one has not retained what stands for all its rows.
 
     ``power`` is that of the likelihood.
@@ -32,13 +33,13 @@ def rows_retained(states, parameters, n_classes, power):
         if state.retained is not None:  # A stream has all its rows so far.
             rows = state.retained.rows
             rows = rows._replace(weight=power * rows.weight)
-            prior = PriorOfRows(parameters, state.prior_scale, state.units)
-            rows = EarlierRows(rows, prior, n_classes, None, 0.0)
+            prior = PriorOfRows(parameters, state.prior_scale, state.units, state.response)
+            rows = EarlierRows(rows, prior, None, 0.0)
         found.append(rows)
     return None if any(rows is None for rows in found) else found
 
 
-def check_classes(rows, retained, temperature):
+def check_classes(rows, retained, temperature, response):
     """ValueError where classes of a `Batch` of all rows have other weights than in the shards.
 
     ``retained`` are the `EarlierRows` of these; the weights are not known where that is None, or
@@ -46,13 +47,16 @@ def check_classes(rows, retained, temperature):
     """
     if retained is None or any(one.rest is not None for one in retained):
         return
-    for code in np.unique(rows.y):
-        seen = sum(one.rows.weight[one.rows.y == code].sum() for one in retained)
-        check_total(rows.weight[rows.y == code].sum(), temperature * seen, "of a class ")
+    given, seen = response.totals(rows), sum(response.totals(one.rows) for one in retained)
+    for one, other in zip(given, seen, strict=True) if len(given) > 1 else ():
+        check_total(one, temperature * other, "of a class ")
 
 
-def shards_of(parameters, states, n_features, n_classes):
-    """A `Shard` for each state, all in the units of the first; its prior is that of its fit."""
+def shards_of(parameters, states, n_features):
+    """A `Shard` for each state, all in the frame of the first, which comes second.
+
+    The prior of a shard is that of its fit.
+    """
     if parameters.prior == "horseshoe":
         raise ValueError(
             "prior='horseshoe' has no density that stands for its posterior, whose scales are as "
@@ -63,13 +67,26 @@ def shards_of(parameters, states, n_features, n_classes):
             "prior_scale='evidence' finds another scale in each shard: give X and y of all rows to "
             "merge, or set prior_scale to a number for all shards."
         )
-    units, shards = states[0].units, []
+    frame, shards = states[0].response.frame(states[0].units), []
     for state in states:
-        prior = linear_model(parameters, n_features, n_classes, state.prior_scale).prior
-        move = None if units is None else state.units.since(units)
-        posterior = own_posterior(state.results.posterior, units)
+        prior = linear_model(parameters, n_features, state.response, state.prior_scale).prior
+        move = None if frame is None else state.response.frame(state.units).since(frame)
+        posterior = _posterior_in(frame, state)
         shards.append(Shard(posterior.fitted_density(), partial(_log_prior, prior, move)))
-    return shards
+    return shards, frame
+
+
+def _posterior_in(frame, state):
+    """The posterior of a shard in the frame of the first."""
+    posterior = state.results.posterior
+    if frame is None or isinstance(frame, Units):
+        return own_posterior(posterior, frame)
+    own = own_posterior(posterior)
+    move = frame.since(state.response.frame(state.units))
+    theta, log_joint = move.outward(own.particles), own.log_joint
+    if log_joint is not None:
+        log_joint = log_joint + move.log_jacobian(theta)
+    return Posterior(theta, own.log_weights, log_joint=log_joint, ess=own.ess)
 
 
 def _log_prior(prior, move, theta):

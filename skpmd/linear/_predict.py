@@ -33,6 +33,7 @@ from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_
 from skpmd.linear._design import logits, n_logits
 from skpmd.linear._make_model import in_columns, linear_model
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
+from skpmd.linear._response import Classes
 from skpmd.predictive import Uncertainty
 
 _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
@@ -286,12 +287,12 @@ class ClassPredictions(ClassifierMixin):
         if isinstance(self.prior_scale, str):
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
         names = [f"x{j}" for j in range(X.shape[1])] if names is None else names
-        parameters, units = in_columns(self._parameters(), names, classes, mean_field=False)
+        response = Classes(classes)
+        parameters, units = in_columns(self._parameters(), names, response, mean_field=False)
         if self.scale == "auto" and isinstance(self.prior, str):
-            n_rows = n_logits(len(classes))
             rows = [Batch(X, None, np.ones(X.shape[0]))]
-            units = units_of(rows, n_rows, self.fit_intercept)
-        prior = linear_model(parameters, X.shape[1], len(classes), parameters.prior_scale).prior
+            units = units_of(rows, response.n_rows, self.fit_intercept)
+        prior = linear_model(parameters, X.shape[1], response, parameters.prior_scale).prior
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 

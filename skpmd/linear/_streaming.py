@@ -54,16 +54,16 @@ def with_units_of(rows, units, retained):
     new = found.varies if is_few else is_one & ~moments_of([old]).varies & found.varies
     if not new.any():
         return units, retained
-    centre = np.where(new & units.fit_intercept, found.mean, units.centre)
+    centre = np.where(new & units.is_centred, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
     return own, retained._replace(rows=old._replace(X=own.rows(old.X)), n_fitted=0)
 
 
-def advance_retaining(retained, stream, model, rows, options, step, targets):
+def advance_retaining(retained, stream, model, rows, options, step, response):
     """The stream after the rows of one call, and its `RetainedRows` then, if any.
 
-    ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
-    rows, it goes on as all streams do.
+    The ``response`` says what there is enough of. Where nothing is retained, and the stream has
+    seen rows, it goes on as all streams do.
     """
     retained = so_far(retained, rows.data, options, stream.seen, model.shift)
     if retained is None:
@@ -74,7 +74,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
         if fitted is not None:  # A copy: the rows may be the user's, who reads the next into them.
             fitted = fitted.select(np.arange(n_rows))._replace(n_fitted=n_rows)
         return advance(stream, model, rows, options, step), fitted
-    fitted, since = (_of_classes(part, targets) for part in retained.before_and_since())
+    fitted, since = (response.totals(part) for part in retained.before_and_since())
     weights, grown = fitted + since, since >= _MORE * fitted
     appeared = (weights[fitted == 0.0] > 0.0).any()
     changed = appeared or _differ(fitted, since) or _columns_differ(retained)
@@ -95,11 +95,6 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     if enough and grown.all() and not changed:
         return first, None
     return first, retained._replace(n_fitted=n_rows).unless_much()
-
-
-def _of_classes(rows, targets):
-    """Weights of the classes, (K,)."""
-    return np.array([rows.weight[rows.y == one].sum() for one in targets])
 
 
 def _differ(weights, others):

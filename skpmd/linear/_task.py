@@ -4,7 +4,7 @@ Estimators check what they are given, ask for a task or a further part of a stre
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
 from skpmd.linear._averages import NormalLogits
 from skpmd.linear._column_scale import Units, own_posterior, refuse_far, shift_of, units_of
-from skpmd.linear._design import LinearModel, n_logits
+from skpmd.linear._design import LinearModel
 from skpmd.linear._earlier_rows import (
     EarlierRows,
     PriorOfRows,
@@ -54,6 +54,7 @@ class LinearState(NamedTuple):
     units: Units | None = None  # What coefficients and their prior are in, if not given columns.
     # What predictions average over, if not all particles.
     normal_logits: NormalLogits | None = None
+    response: Any = None  # `Classes` or `Distribution`: What y is.
 
 
 class Task(NamedTuple):
@@ -79,49 +80,46 @@ class Task(NamedTuple):
         return None if self.earlier else self.prior.scale
 
 
-def targets(codes, n_classes):
-    """Class codes as the models want them."""
-    return 2.0 * codes - 1.0 if n_classes == 2 else codes
-
-
-def axes_of(model, features, classes):
+def axes_of(model, features, response):
     """Names of coordinates, and the arrays that they form, as arguments of a posterior."""
-    names = coordinate_names(model, features, classes)
-    return {**coordinate_variables(model, features, classes), "names": names}
+    names = coordinate_names(model, features, response)
+    return {**coordinate_variables(model, features, response), "names": names}
 
 
-def task_of(parameters, options, rows, features, classes, rng):
+def task_of(parameters, options, rows, features, response, rng):
     """The `Task` of a fit: under a prior, or with the rows of an earlier posterior."""
-    n_features, n_classes = rows.data.X.shape[1], len(classes)
+    n_features = rows.data.X.shape[1]
     is_named = isinstance(parameters.prior, str)
-    is_diagonal = is_mean_field(parameters, n_features, n_classes)
+    is_diagonal = is_mean_field(parameters, n_features, response)
     by_steps = takes_steps(parameters, options)
     earlier = None
     if is_in_memory(rows.data.X) and not (is_named or is_diagonal or by_steps):
-        earlier = earlier_rows(parameters, features, classes)
+        earlier = earlier_rows(parameters, features, response)
     if earlier is not None:
         rows = _in_units(rows, earlier.prior.units, parameters.batch_size)
         both = Rows.of(all_rows(earlier, rows.data, options.power), parameters.batch_size)
         return Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
-    parameters, units = in_columns(parameters, features, classes, is_diagonal)
+    parameters, units = in_columns(parameters, features, response, is_diagonal)
     if is_named:
-        units = units_of_columns(parameters, rows, n_classes, is_text=is_diagonal)
+        units = units_of_columns(parameters, rows, response, is_text=is_diagonal)
     rows = _in_units(rows, units, parameters.batch_size)
     shift = shift_of(units)
     choice = ScaleChoice(parameters.prior_scale)
     if isinstance(parameters.prior_scale, str):
         with naming_singular_columns(rows.data.X):
-            choice = chosen_scale(parameters, rows, n_classes, shift, rng)
-    model = linear_model(parameters, n_features, n_classes, choice.scale, shift)
-    prior = PriorOfRows(parameters, choice.scale, units)
+            choice = chosen_scale(parameters, rows, response, shift, rng)
+    model = linear_model(parameters, n_features, response, choice.scale, shift)
+    prior = PriorOfRows(parameters, choice.scale, units, response)
     return Task(model, rows, parameters, prior, None, by_steps, is_diagonal, choice.warning)
 
 
-def units_of_columns(parameters, rows, n_classes, **how):
+def units_of_columns(parameters, rows, response, **how):
     """Centres and units of columns that a named prior refers to; None of given columns."""
     if parameters.scale is None:
-        return None
-    return units_of(rows.whole(), n_logits(n_classes), parameters.fit_intercept, **how)
+        return response.given_units(rows.data.X.shape[1], parameters.fit_intercept)
+    return units_of(
+        rows.whole(), response.n_rows, parameters.fit_intercept, response.has_cutpoints, **how
+    )
 
 
 def _in_units(rows, units, batch_size):
@@ -141,7 +139,7 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
     outcome, prior_k = _of_prior(model, outcome)
     if earlier is not None:
         outcome = given_earlier(outcome, model, earlier)
-    shown = Shown(seen, frame=task.prior.units, **axes)
+    shown = Shown(seen, frame=task.prior.response.frame(task.prior.units), **axes)
     results = results_of(
         outcome, temperature=options.temperature, shown=shown, remedies=remedies,
         prior_pareto_k=prior_k, **diagnostics,
@@ -165,37 +163,38 @@ def _of_prior(model, outcome):
     return outcome, None if density is None else density.pareto_k
 
 
-def state_after_part(parameters, options, given, before, stream, features, classes):
+def state_after_part(parameters, options, given, before, stream, features, response):
     """The `LinearState` after one call's rows of a stream; ``before`` is None at the first.
 
     ``given`` are the `Rows` in the user's columns, ``stream`` is where the stream is.
     """
-    n_features, n_classes = given.data.X.shape[1], len(classes)
+    n_features = given.data.X.shape[1]
     is_named, dtype = isinstance(parameters.prior, str), given.data.X.dtype
-    parameters, units = in_columns(parameters, features, classes, mean_field=False)
+    parameters, units = in_columns(parameters, features, response, mean_field=False)
     prior_scale, retained = parameters.prior_scale, None
     if before is not None:
         prior_scale, retained, units = before.prior_scale, before.retained, before.units
         is_own = is_named and units is not None  # An earlier posterior is a prior in its units.
         if retained is not None and is_own and options.total_samples is None:
             units, retained = with_units_of(given, units, retained)
+            if retained.n_fitted == 0:  # They were too few to tell of y, too.
+                response, given, retained = response.renewed(given, retained, parameters)
     elif is_named:
-        units = units_of_columns(parameters, given, n_classes, is_first=True)
+        units = units_of_columns(parameters, given, response, is_first=True)
     rows = _in_units(given, units, parameters.batch_size)
-    model = linear_model(parameters, n_features, n_classes, prior_scale, shift_of(units))
+    model = linear_model(parameters, n_features, response, prior_scale, shift_of(units))
     proposal = parameters.proposal if model.prior.has_gaussian else "prior"
     step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
     with naming_singular_columns(given.data.X):
-        stream, retained = advance_retaining(
-            retained, stream, model, rows, options, step, targets(np.arange(n_classes), n_classes)
-        )
+        stream, retained = advance_retaining(retained, stream, model, rows, options, step, response)
     seen = model.prior.reported(stream.particles.theta)
     outcome, prior_k = _of_prior(model, stream.outcome())
-    shown = Shown(seen, frame=units, **axes_of(model, features, classes))
+    shown = Shown(seen, frame=response.frame(units), **axes_of(model, features, response))
     results = results_of(
         outcome, stream.records, shown=shown, stream=True,
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
     )  # fmt: skip
     return LinearState(
-        stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained, units
-    )
+        stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained,
+        units, response=response,
+    )  # fmt: skip

@@ -24,7 +24,7 @@ from skpmd.plot._common import (
     short_names,
 )
 from skpmd.plot._tables import along_column, as_column, target_name_of
-from skpmd.predictive import NormalMixture
+from skpmd.predictive import PredictiveDistribution
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
 
 
@@ -172,7 +172,7 @@ class PredictiveBandDisplay(Display):
     def from_predictions(
         cls,
         x: ArrayLike,
-        distribution: NormalMixture,
+        distribution: PredictiveDistribution,
         *,
         data: tuple[ArrayLike, ArrayLike] | None = None,
         levels: tuple[float, float] = (0.5, 0.9),
@@ -186,7 +186,7 @@ class PredictiveBandDisplay(Display):
         ----------
         x : array-like of shape (g,)
             Points, in any order.
-        distribution : NormalMixture of g rows
+        distribution : NormalMixture or FamilyMixture of g rows
             Predictive distributions at these points.
         data : tuple of two array-like of shape (n,), default=None
             Values of x and of the target that are drawn as points.
@@ -202,12 +202,12 @@ class PredictiveBandDisplay(Display):
             If an option has a value that is not allowed, or there is not one point for each
             distribution.
         TypeError
-            If ``distribution`` is not a `NormalMixture`.
+            If ``distribution`` is no predictive distribution.
         """
         matplotlib()
-        if not isinstance(distribution, NormalMixture):
+        if not isinstance(distribution, PredictiveDistribution):
             raise TypeError(
-                f"distribution must be a NormalMixture, got {type(distribution).__name__}."
+                f"distribution must be a predictive one, got {type(distribution).__name__}."
             )
         x, levels = as_floats("x", x), check_levels(levels)
         if x.shape != (len(distribution),):

@@ -208,5 +208,5 @@ def test_a_bad_loss_is_named(loss):
         bayes_action(NormalMixture([0.0], [1.0]), loss)
     with pytest.raises(ValueError, match="alpha must be one number"):
         bayes_action(NormalMixture([0.0], [1.0]), "pinball", [0.1, 0.2])
-    with pytest.raises(TypeError, match="NormalMixture"):
+    with pytest.raises(TypeError, match="predictive distribution"):
         bayes_action(np.zeros(3))

@@ -12,7 +12,9 @@ pytestmark = needs_source
 
 MODULES = modules()
 ESTIMATORS = [
+    skpmd.BayesianGLMRegressorPMD,
     skpmd.BayesianLogisticRegressionPMD,
+    skpmd.BayesianOrdinalClassifierPMD,
     skpmd.GaussianMixturePMD,
     skpmd.LDATopicModelPMD,
     skpmd.ParticleMirrorDescent,

@@ -10,6 +10,7 @@ from skpmd import BayesianLogisticRegressionPMD
 from skpmd._base.validation import class_weights
 from skpmd.engine.model import Batch
 from skpmd.linear._make_model import linear_model
+from skpmd.linear._response import Classes
 
 # From the prior without rejuvenation, which would amplify rounding: another bandwidth, other
 # particles. A narrow prior leaves some of them effective.
@@ -100,7 +101,9 @@ def test_densities_that_chains_move_on_do_not_know_how_rows_are_stored_or_counte
     codes = np.searchsorted(LABELS[K], y).astype(float)
     codes = 2 * codes - 1 if K == 2 else codes
     weight = np.random.default_rng(1).integers(0, 4, 60)
-    model = linear_model(BayesianLogisticRegressionPMD(prior=prior)._parameters(), 2, K, 1.0)
+    model = linear_model(
+        BayesianLogisticRegressionPMD(prior=prior)._parameters(), 2, Classes(np.arange(K)), 1.0
+    )
     theta = model.prior.sample(np.random.default_rng(0), 20)
     batches = [
         Batch(X, codes, weight.astype(float)),

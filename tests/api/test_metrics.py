@@ -140,7 +140,7 @@ def test_bad_targets_and_weights_are_an_error(score):
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("dist", [np.ones((30, 2)), None])
 def test_what_is_no_distribution_is_an_error(score, dist):
-    with pytest.raises(TypeError, match="dist must be a NormalMixture, .* sklearn.metrics"):
+    with pytest.raises(TypeError, match="dist must be a predictive .* sklearn.metrics"):
         score(np.zeros(30), dist)
 
 

@@ -12,8 +12,8 @@ DEFECTS = [
     ),
     Defect(
         "earlier classes have the codes that they had",
-        "linear/_earlier_rows.py",
-        "y=np.argsort(classes)[rows.y.astype(np.int64)]",
+        "linear/_response.py",
+        "y=np.argsort(order)[rows.y.astype(np.int64)]",
         "y=rows.y.astype(np.int64)",
         "linear/test_earlier_rows.py",
     ),

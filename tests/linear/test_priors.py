@@ -24,6 +24,7 @@ from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._make_model import linear_model, missing_moments
 from skpmd.linear._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
+from skpmd.linear._response import Classes
 from skpmd.proposals.importance_rounds import importance_sample
 
 SCALE = np.array([0.3, 1.0, 7.0])
@@ -486,7 +487,7 @@ def test_missing_moments(n_classes, sparse):
     def said(prior, X, y, **params):
         estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False, **params)
         parameters = estimator._parameters()
-        model = linear_model(parameters, 3, n_classes, 1.0)
+        model = linear_model(parameters, 3, Classes(np.arange(n_classes)), 1.0)
         theta = np.zeros((2, model.prior.n_coordinates))
         theta[1, : rows.size] = rows.ravel()  # coefficients, or a multiple of them
         theta[1, -1] += prior == "horseshoe"  # log tau: the second particle is the far one
@@ -514,7 +515,7 @@ def test_two_features_that_separate_leave_no_standard_deviation(sparse):
 
     def said(prior, y, **params):
         estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False, **params)
-        model = linear_model(estimator._parameters(), 4, 2, 1.0)
+        model = linear_model(estimator._parameters(), 4, Classes(np.arange(2)), 1.0)
         rows = csr_array(X) if sparse else X
         return missing_moments(model, Batch(rows, y, np.ones(len(y))), np.zeros((2, 4)), 2)
 

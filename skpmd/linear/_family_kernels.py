@@ -1,0 +1,447 @@
+"""Compiled log densities of families: sums over rows, and derivatives by linear predictors.
+
+Each kernel takes linear predictors (m, n) of m particles, and what rows and particles have: y,
+``size`` (trials, where a family has them) and ``weight`` (n,), and dispersions ``phi`` (m, k). It
+adds weighted sums of the terms that depend on the predictor to ``total`` (m,); what else there is
+of a log density is in closed form, and the family adds it. From ``order`` 1 on predictors are
+replaced by the weighted derivative, and derivatives by ``phi`` are added to ``by_phi`` (m, k); at
+``order`` 2 the weighted negative second derivatives are written to ``curvature`` (m, n).
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
+_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
+_MOST = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
+_LEAST = 1e-150  # Squares of smaller numbers are zero.
+_LOG_ROOT_TWO_PI = 0.9189385332046727
+
+
+@njit(**_KERNEL, error_model="numpy")
+def _exponential(x, scratch, length):
+    """e^x of up to 128 numbers in place; see the kernel of this name in `skpmd.linear._kernels`."""
+    bits = scratch.view(np.int64)
+    magic = 6755399441055744.0  # Adding 1.5 * 2^52 rounds to an integer in the low bits.
+    for j in range(length):
+        x[j] = min(max(x[j], -_MOST), _MOST)
+        scratch[j] = x[j] * 1.4426950408889634 + magic
+    for j in range(length):
+        k = scratch[j] - magic
+        r = x[j] - k * 0.693147180369123816490 - k * 1.90821492927058770002e-10
+        p = 1 / 39916800.0 + r * (1 / 479001600.0)
+        p = 1 / 3628800.0 + r * p
+        p = 1 / 362880.0 + r * p
+        p = 1 / 40320.0 + r * p
+        p = 1 / 5040.0 + r * p
+        p = 1 / 720.0 + r * p
+        p = 1 / 120.0 + r * p
+        p = 1 / 24.0 + r * p
+        p = 1 / 6.0 + r * p
+        p = 0.5 + r * p
+        p = 1.0 + r * p
+        x[j] = 1.0 + r * p
+    for j in range(length):
+        bits[j] = (bits[j] + 1023) << 52
+    for j in range(length):
+        x[j] *= scratch[j]
+
+
+@njit(**_KERNEL, error_model="numpy")
+def _logarithm(x, length):
+    """Logarithm of up to 128 positive numbers in place; see the kernel of this name there."""
+    power = np.empty(_LANES)
+    bits = power.view(np.int64)
+    exponent = np.empty(_LANES)
+    for j in range(length):
+        power[j] = x[j] * 1.4142135623730951
+    for j in range(length):
+        bits[j] = (bits[j] >> 52) - 1023
+    for j in range(length):
+        exponent[j] = bits[j]
+    for j in range(length):
+        bits[j] = (1023 - bits[j]) << 52  # This builds 2^-k.
+    for j in range(length):
+        # log f = 2 atanh(q) with q = (f - 1) / (f + 1) and |q| < 0.172.
+        f = x[j] * power[j]
+        q = (f - 1.0) / (f + 1.0)
+        t = q * q
+        p = 1 / 19.0 + t * (1 / 21.0)
+        p = 1 / 17.0 + t * p
+        p = 1 / 15.0 + t * p
+        p = 1 / 13.0 + t * p
+        p = 1 / 11.0 + t * p
+        p = 1 / 9.0 + t * p
+        p = 1 / 7.0 + t * p
+        p = 1 / 5.0 + t * p
+        p = 1 / 3.0 + t * p
+        x[j] = exponent[j] * 0.6931471805599453 + 2.0 * q * (1.0 + t * p)
+
+
+@njit(**_KERNEL)
+def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Normal, phi = (sd,): -(y - mu)^2 / (2 sd^2); links identity and log."""
+    m, n = table.shape
+    for i in range(m):
+        inverse, value = 1.0 / phi[i, 0] ** 2, 0.0
+        for j in range(n):
+            w = weight[j] * inverse
+            mu = table[i, j] if link == IDENTITY else math.exp(min(table[i, j], _MOST))
+            slope = 1.0 if link == IDENTITY else mu
+            gap = y[j] - mu
+            value += w * gap * gap
+            if order > 0:
+                table[i, j] = w * gap * slope
+            if order > 1:
+                curvature[i, j] = w * (1.0 if link == IDENTITY else mu * (mu - gap))
+        total[i] -= 0.5 * value
+        if order > 0:
+            by_phi[i, 0] += value / phi[i, 0]
+
+
+@njit(**_KERNEL)
+def add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Student t, phi = (scale, df): -(df + 1) / 2 log(1 + (y - mu)^2 / (df scale^2))."""
+    m, n = table.shape
+    for i in range(m):
+        scale, df = phi[i, 0], phi[i, 1]
+        value, by_scale, by_df = 0.0, 0.0, 0.0
+        for j in range(n):
+            z = (y[j] - table[i, j]) / scale
+            square = z * z
+            tail, below = math.log1p(square / df), df + square
+            value += weight[j] * tail
+            if order > 0:
+                share = (df + 1.0) / below
+                table[i, j] = weight[j] * share * z / scale
+                by_scale += weight[j] * share * square
+                by_df += weight[j] * (share * square / df - tail)
+            if order > 1:
+                curvature[i, j] = weight[j] * share * (df - square) / (below * scale * scale)
+        total[i] -= 0.5 * (df + 1.0) * value
+        if order > 0:
+            by_phi[i, 0] += by_scale / scale
+            by_phi[i, 1] += 0.5 * by_df
+
+
+@njit(**_KERNEL, error_model="numpy")
+def add_poisson(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Poisson with a log link: y z - e^z."""
+    m, n = table.shape
+    rate, scratch = np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        value = 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                rate[j] = z[j]
+            _exponential(rate, scratch, length)
+            for j in range(length):
+                value += weight[start + j] * (y[start + j] * z[j] - rate[j])
+            if order > 0:
+                for j in range(length):
+                    z[j] = weight[start + j] * (y[start + j] - rate[j])
+            if order > 1:
+                for j in range(length):
+                    curvature[i, start + j] = weight[start + j] * rate[j]
+        total[i] += value
+
+
+@njit(**_KERNEL, error_model="numpy")
+def add_negative_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Negative binomial, phi = (shape,), log link: y z - (y + shape) log(1 + e^z / shape)."""
+    m, n = table.shape
+    small, scratch = np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        shape, value, by_shape = phi[i, 0], 0.0, 0.0
+        log_shape = math.log(shape)
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                small[j] = -abs(z[j] - log_shape)
+            _exponential(small, scratch, length)
+            for j in range(length):
+                w, count = weight[start + j], y[start + j]
+                s, e = z[j] - log_shape, small[j]
+                soft = max(s, 0.0) + math.log1p(e)
+                value += w * (count * z[j] - (count + shape) * soft)
+                if order > 0:
+                    p = (1.0 if s > 0.0 else e) / (1.0 + e)
+                    z[j] = w * (count - (count + shape) * p)
+                    by_shape += w * ((count + shape) * p / shape - soft)
+                if order > 1:
+                    curvature[i, start + j] = w * (count + shape) * e / (1.0 + e) ** 2
+        total[i] += value
+        if order > 0:
+            by_phi[i, 0] += by_shape
+
+
+@njit(**_KERNEL, error_model="numpy")
+def add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Gamma, phi = (shape,), log link: shape (1 + d - e^d), where d is log y - z.
+
+    ``size`` is log y.
+    """
+    m, n = table.shape
+    ratio, scratch = np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        shape, value = phi[i, 0], 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                ratio[j] = size[start + j] - z[j]
+                z[j] = ratio[j]
+            _exponential(ratio, scratch, length)
+            for j in range(length):
+                w, d = weight[start + j], z[j]
+                # Of rows that are next to their means neither may be rounded: shapes are large.
+                last = 1.0 + d * 0.25
+                beyond = ratio[j] - 1.0
+                if abs(d) < 1e-3:
+                    beyond = d * (1.0 + 0.5 * d * (1.0 + d * last / 3.0))
+                    value -= w * 0.5 * d * d * (1.0 + d * last / 3.0)
+                else:
+                    value += w * (d - beyond)
+                if order > 0:
+                    z[j] = w * shape * beyond
+                if order > 1:
+                    curvature[i, start + j] = w * shape * ratio[j]
+        total[i] += shape * value
+        if order > 0:
+            by_phi[i, 0] += value
+
+
+@njit(**_KERNEL)
+def _log_shares(z, link):
+    """log mu and log(1 - mu) of a probability mu, and the first two derivatives of each by z."""
+    if link == LOGIT:
+        e = math.exp(-abs(z))
+        p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
+        return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
+    if link == CLOGLOG:
+        rate = math.exp(min(max(z, -700.0), _MOST))
+        ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
+        log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
+        return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
+    log_mu, log_rest = _log_normal_cdf(z), _log_normal_cdf(-z)
+    log_density = -0.5 * z * z - _LOG_ROOT_TWO_PI
+    up, down = math.exp(log_density - log_mu), math.exp(log_density - log_rest)
+    return log_mu, log_rest, up, -down, -up * (z + up), -down * (down - z)
+
+
+@njit(**_KERNEL)
+def _log_normal_cdf(z):
+    if z > -10.0:
+        return math.log(0.5 * math.erfc(-z * math.sqrt(0.5)))
+    s = 1.0 / (z * z)  # Abramowitz and Stegun 26.2.12: relative to 1e-10 from here on.
+    series = 1.0 - s * (1.0 - 3.0 * s * (1.0 - 5.0 * s * (1.0 - 7.0 * s * (1.0 - 9.0 * s))))
+    return -0.5 * z * z - _LOG_ROOT_TWO_PI - math.log(-z) + math.log(series)
+
+
+@njit(**_KERNEL, error_model="numpy")
+def _add_logit(table, y, size, weight, total, curvature, order):
+    """The same with a logit link: y z - size log(1 + e^z)."""
+    m, n = table.shape
+    small, scratch = np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        value = 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                small[j] = -abs(z[j])
+            _exponential(small, scratch, length)
+            for j in range(length):
+                scratch[j] = 1.0 + small[j]
+            _logarithm(scratch, length)
+            for j in range(length):
+                soft = max(z[j], 0.0) + scratch[j]
+                value += weight[start + j] * (y[start + j] * z[j] - size[start + j] * soft)
+            if order > 1:
+                for j in range(length):
+                    e, w = small[j], weight[start + j] * size[start + j]
+                    curvature[i, start + j] = w * e / (1.0 + e) ** 2
+            if order > 0:
+                for j in range(length):
+                    e = small[j]
+                    p = (1.0 if z[j] > 0.0 else e) / (1.0 + e)
+                    z[j] = weight[start + j] * (y[start + j] - size[start + j] * p)
+        total[i] += value
+
+
+@njit(**_KERNEL)
+def add_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Binomial with links logit, probit and cloglog: y log mu + (size - y) log(1 - mu)."""
+    m, n = table.shape
+    if link == LOGIT:
+        _add_logit(table, y, size, weight, total, curvature, order)
+        return
+    for i in range(m):
+        value = 0.0
+        for j in range(n):
+            log_mu, log_rest, up, down, bend, other = _log_shares(table[i, j], link)
+            hits, misses = weight[j] * y[j], weight[j] * (size[j] - y[j])
+            if hits > 0.0:  # Zero times the logarithm of zero is nothing.
+                value += hits * log_mu
+            if misses > 0.0:
+                value += misses * log_rest
+            if order > 0:
+                table[i, j] = hits * up + misses * down
+            if order > 1:
+                curvature[i, j] = -hits * bend - misses * other
+        total[i] += value
+
+
+@njit(**_KERNEL)
+def _gammas(x):
+    """log Gamma(x), and its first two derivatives, for x > 0, by Stirling's series."""
+    shift, first, second = 0.0, 0.0, 0.0
+    product = 1.0
+    while x < 8.0:
+        product *= x
+        first -= 1.0 / x
+        second += 1.0 / (x * x)
+        x += 1.0
+    shift -= math.log(product)
+    r = 1.0 / x
+    s = r * r
+    log_x = math.log(x)
+    value = (x - 0.5) * log_x - x + _LOG_ROOT_TWO_PI
+    value += r * (1 / 12.0 - s * (1 / 360.0 - s * (1 / 1260.0 - s * (1 / 1680.0 - s / 1188.0))))
+    first += log_x - 0.5 * r
+    first -= s * (1 / 12.0 - s * (1 / 120.0 - s * (1 / 252.0 - s * (1 / 240.0 - s / 132.0))))
+    second += r + 0.5 * s
+    second += r * s * (1 / 6.0 - s * (1 / 30.0 - s * (1 / 42.0 - s * (1 / 30.0 - s * 5.0 / 66.0))))
+    return value + shift, first, second
+
+
+@njit(**_KERNEL, error_model="numpy")
+def _add_beta_values(table, odds, log_rest, weight, phi, total):
+    """What `add_beta` adds to the total, for a logit link.
+
+    log Gamma(x) is Stirling's series at x + 8 less the logarithm of x (x + 1) ... (x + 7).
+    """
+    m, n = table.shape
+    small, scratch = np.empty(_LANES), np.empty(_LANES)
+    product, log_a, log_b = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        precision, value = phi[i, 0], 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                small[j] = -abs(z[j])
+            _exponential(small, scratch, length)
+            for j in range(length):
+                e = small[j]
+                share, other = 1.0 / (1.0 + e), e / (1.0 + e)
+                a = max((share if z[j] > 0.0 else other) * precision, 1e-30)
+                b = max((other if z[j] > 0.0 else share) * precision, 1e-30)
+                low, high = 1.0, 1.0
+                for k in range(8):
+                    low *= a + k
+                    high *= b + k
+                small[j], scratch[j], log_a[j], log_b[j] = a, b, a + 8.0, b + 8.0
+                product[j] = low
+                z[j] = high
+            _logarithm(log_a, length)
+            _logarithm(log_b, length)
+            _logarithm(product, length)
+            _logarithm(z, length)
+            for j in range(length):
+                a, b = small[j], scratch[j]
+                r, q = 1.0 / (a + 8.0), 1.0 / (b + 8.0)
+                s, t = r * r, q * q
+                logs = (a + 7.5) * log_a[j] + (b + 7.5) * log_b[j] - product[j] - z[j]
+                logs -= a + b + 16.0 - 2.0 * _LOG_ROOT_TWO_PI
+                tail = 1 / 1260.0 - s * (1 / 1680.0 - s / 1188.0)
+                logs += r * (1 / 12.0 - s * (1 / 360.0 - s * tail))
+                tail = 1 / 1260.0 - t * (1 / 1680.0 - t / 1188.0)
+                logs += q * (1 / 12.0 - t * (1 / 360.0 - t * tail))
+                known = a * odds[start + j] + precision * log_rest[start + j]
+                value += weight[start + j] * (known - logs)
+        total[i] += value
+
+
+@njit(**_KERNEL)
+def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Beta, phi = (precision,): -log B(mu phi, (1 - mu) phi) + log Gamma(phi) and powers of y.
+
+    ``size`` is log(y / (1 - y)).
+    """
+    m, n = table.shape
+    log_rest = np.empty(n)  # log(1 - y).
+    for j in range(n):
+        log_rest[j] = -max(size[j], 0.0) - math.log1p(math.exp(-abs(size[j])))
+    if order == 0 and link == LOGIT:
+        _add_beta_values(table, size, log_rest, weight, phi, total)
+        return
+    for i in range(m):
+        precision, value, by_precision = phi[i, 0], 0.0, 0.0
+        for j in range(n):
+            log_mu, log_miss, up, _, bend, _ = _log_shares(table[i, j], link)
+            mu, rest = math.exp(log_mu), math.exp(log_miss)
+            a, b = max(mu * precision, _LEAST), max(rest * precision, _LEAST)
+            log_a, psi_a, tri_a = _gammas(a)
+            log_b, psi_b, tri_b = _gammas(b)
+            odds, log_rest_y = size[j], log_rest[j]
+            value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
+            if order > 0:
+                gap, slope = odds - psi_a + psi_b, precision * mu * up
+                table[i, j] = weight[j] * gap * slope
+                by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
+            if order > 1:
+                curve = (tri_a + tri_b) * slope * slope
+                curvature[i, j] = weight[j] * (curve - gap * precision * mu * (bend + up * up))
+        total[i] += value
+        if order > 0:
+            by_phi[i, 0] += by_precision
+
+
+@njit(**_KERNEL)
+def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Ordered classes, phi = cutpoints: log of P(y) = F(phi_y - z) - F(phi_(y-1) - z), F logistic.
+
+    The difference of the two is F(A) F(-B) (1 - e^(B - A)), A above and B below.
+    """
+    m, n = table.shape
+    n_cuts = phi.shape[1]
+    for i in range(m):
+        value = 0.0
+        for j in range(n):
+            k, w, z = int(y[j]), weight[j], table[i, j]
+            slope, curve = 0.0, 0.0
+            between, up, down = 0.0, 0.0, 0.0
+            if 0 < k < n_cuts:
+                gap = max(phi[i, k] - phi[i, k - 1], 1e-300)
+                value += w * math.log(-math.expm1(-gap))
+                between = 1.0 / math.expm1(gap) if gap < _MOST else 0.0
+            if k < n_cuts:
+                a = phi[i, k] - z
+                e = math.exp(-abs(a))
+                value += w * (min(a, 0.0) - math.log1p(e))
+                up = (e if a > 0.0 else 1.0) / (1.0 + e)  # F(-A).
+                slope -= up
+                curve += up * (1.0 - up)
+            if k > 0:
+                b = phi[i, k - 1] - z
+                e = math.exp(-abs(b))
+                value += w * (-max(b, 0.0) - math.log1p(e))
+                down = (1.0 if b > 0.0 else e) / (1.0 + e)  # F(B).
+                slope += down
+                curve += down * (1.0 - down)
+            if order > 0:
+                table[i, j] = w * slope
+                if k < n_cuts:
+                    by_phi[i, k] += w * (up + between)
+                if k > 0:
+                    by_phi[i, k - 1] -= w * (down + between)
+            if order > 1:
+                curvature[i, j] = w * curve
+        total[i] += value

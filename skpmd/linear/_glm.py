@@ -1,0 +1,375 @@
+"""Generalised linear models: rows of a family, seen through one linear predictor and dispersions.
+
+theta is the coefficients, an intercept last of them, and then a standard normal coordinate for each
+dispersion (`skpmd.linear._dispersion`). A Gaussian over theta gives each row a normal predictor
+whose mean and variance depend on the dispersions. Rules over both give expected gradients, and by
+Stein's identity, E[f'(u)] = E[f(u) (u - mean)] / variance, expected second derivatives in the
+dispersions, of which no kernel has any; at a point they are differences.
+"""
+
+from functools import cache, partial, reduce
+from itertools import product
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skpmd._rows.rows import stacked_rows
+from skpmd._runtime.threads import add_up, in_order
+from skpmd.engine.model import Batch
+from skpmd.linear._design import LinearModel, gauss_hermite, pieces
+from skpmd.linear._priors import precision_matrix
+
+_STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
+_WIDE_STEP = 0.1  # Of third differences, in posterior sds.
+_NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
+# Starts see so many rows. Of robust fits: how many begin, steps of each, and how many go on.
+_START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
+# Rounds of a start's search, nats that one has to gain, and what it tries of a dispersion.
+_ROUNDS, _GAIN, _GRID, _FINE = 40, 0.1, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
+_LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
+
+
+class GeneralisedLinearModel(LinearModel):
+    """A family's likelihood of one linear predictor under a prior on coefficients.
+
+    Of batches it reads ``offset``, a known part of the predictor, and ``exposure``, which are the
+    trials of a family that has them.
+
+    Parameters
+    ----------
+    prior : Prior or HorseshoePrior
+        On the coefficients and the coordinates of dispersions.
+    fit_intercept : bool
+        Whether the last coefficient is an intercept.
+    family : Family
+        What distribution rows have.
+    location : float
+        The predictor where all coefficients, and the intercept, are zero.
+    log_unit : float
+        Log of the unit that y is in, which the log density is not per.
+    shift : ndarray of shape (p,), optional
+        What has to be subtracted from sparse rows.
+    """
+
+    def __init__(self, prior, fit_intercept, family, location=0.0, log_unit=0.0, shift=None):
+        super().__init__(prior, fit_intercept, shift)
+        self.family, self.location, self.log_unit = family, location, log_unit
+
+    def known_part(self, batch):
+        """All columns are read; see `LinearModel`."""
+        return batch
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the rows of log p(y | predictor, dispersions); see `Model`."""
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+        self._add_sums(coefficients, 0, [batch], total, None)
+        return total
+
+    def by_row(self, coefficients, X, y, weight, offset, size):
+        """Log density of each row under each particle, (m, n), of columns as of a `Batch`."""
+        batch = Batch(X, y, weight, offset=offset, exposure=size)
+        out = np.empty((len(coefficients), len(y)))
+        for i in range(len(y)):
+            part = np.zeros(len(coefficients))
+            self._add_sums(coefficients, 0, [batch.take(slice(i, i + 1))], part, None)
+            out[:, i] = part
+        return out
+
+    def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
+        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
+        self._add_sums(coefficients, 1, batches, total, gradient)
+
+    def _add_sums(self, coefficients, order, batches, total, gradient):
+        k = len(self.family.dispersions.names)
+        width = coefficients.shape[1] - k
+        u = coefficients[:, width:]
+        phi = self.family.dispersions.natural(u)
+        by_phi = np.zeros(phi.shape)
+
+        def of(place):
+            some, batch, rows = place
+            table = self._predictors(coefficients[some, :width], batch, rows)
+            part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
+            self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
+            if not order:
+                return some, part, None, None, None
+            ones, X = table.sum(axis=1), batch.X[rows]
+            by_slopes = (X.T @ table.T).T if issparse(X) else table @ X
+            if self.shift_of(X) is not None:
+                by_slopes = by_slopes - ones[:, None] * self.shift
+            return some, part, of_phi, by_slopes, ones
+
+        for some, part, of_phi, by_slopes, ones in in_order(of, self._places(len(u), batches)):
+            total[some] += part
+            if order:
+                by_phi[some] += of_phi
+                gradient[some, : by_slopes.shape[1]] += by_slopes
+                if self.fit_intercept:
+                    gradient[some, width - 1] += ones
+        for batch in batches:
+            columns = self._columns(batch, slice(None))
+            total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit
+            if order:
+                by_phi += self.family.rest_by_phi(phi, *columns)
+        if order:
+            gradient[:, width:] += self.family.dispersions.pull_back(u, phi, by_phi)
+
+    def _predictors(self, coefficients, batch, rows):
+        """Linear predictors (m, n) in double precision."""
+        X = batch.X[rows]
+        slopes = coefficients[:, : X.shape[1]]
+        of_dtype = slopes.astype(X.dtype, copy=False)
+        table = (X @ of_dtype.T).T if issparse(X) else of_dtype @ X.T
+        table = np.ascontiguousarray(table, dtype=np.float64)
+        base = self.location + (coefficients[:, -1] if self.fit_intercept else 0.0)
+        if self.shift_of(X) is not None:
+            base = base - slopes @ self.shift
+        table += np.broadcast_to(base, len(table))[:, None]
+        if batch.offset is not None:
+            table += batch.offset[rows]
+        return table
+
+    def _columns(self, batch, rows):
+        """y, sizes and weights of some rows, as kernels take them."""
+        y = np.array(batch.y[rows], dtype=np.float64)
+        size = None if batch.exposure is None else np.array(batch.exposure[rows], dtype=np.float64)
+        return y, self.family.sizes(y, size), np.array(batch.weight[rows])
+
+    def _evaluate(self, table, batch, rows, phi, out):
+        """Let the family's kernel do what ``out`` asks for."""
+        columns = self._columns(batch, rows)
+        self.family.kernel(table, *columns, np.ascontiguousarray(phi), self.family.code, *out)
+
+    # ------------------------------------------------------------------- where searches begin
+    @property
+    def is_log_concave(self):
+        """Whether a search for the mode may begin anywhere."""
+        return not len(self.family.dispersions.names) or self.family.has_cutpoints
+
+    def starts(self, batches):
+        """Points near modes, for a density with dispersions is not concave far from them.
+
+        Some rows tell of them. Coefficients and dispersions are searched in turn, by values. Of a
+        family with outliers several fits begin, for least squares may be a mode of next to no mass.
+        """
+        zero = np.zeros(self.n_coordinates)
+        if self.is_log_concave or not self.prior.has_gaussian:
+            return [zero]
+        some = self._some_rows(batches)
+        fits = self._robust_fits(some) if self.family.has_outliers else [()]
+        return [self._climbed(np.append(fit, zero[len(fit) :]), some) for fit in fits]
+
+    def _some_rows(self, batches):
+        """A batch of some rows, which weigh as much as all."""
+        left = max(1, _START_ROWS // max(1, len(batches)))
+        found, total = [], 0.0
+        for batch in batches:
+            n = len(batch.weight)
+            found.append(batch.take(np.unique(np.linspace(0, n - 1, min(n, left)).astype(int))))
+            total += batch.weight.sum()
+        some = reduce(stacked_rows, found)
+        return some._replace(weight=some.weight * (total / some.weight.sum()))
+
+    def _climbed(self, theta, some):
+        """A point that is higher than ``theta``: coordinates of dispersions, and Newton's steps."""
+        k = len(self.family.dispersions.names)
+        w = len(theta) - k
+
+        def best(points):
+            nonlocal value
+            values = self.log_prior(points) + self.log_likelihood(points, some)
+            value = np.nanmax(values)
+            return points[np.nanargmax(values)]
+
+        value, before = -np.inf, -np.inf
+
+        # All dispersions together: a scale among outliers depends on how many these may be.
+        table = np.stack(np.meshgrid(*[_GRID[::4]] * k), axis=-1).reshape(-1, k)
+        theta = best(np.hstack([np.tile(theta[:w], (len(table), 1)), table]))
+        for _ in range(_ROUNDS):
+            if value - before < _GAIN:
+                break
+            before = value
+            for j, grid in product(range(w, len(theta)), (_GRID, _FINE)):
+                move = np.zeros((len(grid), len(theta)))
+                move[:, j] = grid - (theta[j] if grid is _GRID else 0.0)
+                theta = best(theta + move)
+            gradient, precision = self.gaussian_target(theta, None, [some])
+            move = np.linalg.solve(precision[:w, :w], gradient[:w])
+            lengths = np.append(0.5 ** np.arange(12.0), 0.0)
+            theta = best(theta + np.pad(np.outer(lengths, move), ((0, 0), (0, len(theta) - w))))
+        return theta
+
+    def _robust_fits(self, some):
+        """Coefficients by least squares, and by least trimmed squares from few rows each.
+
+        Steps take the better half of all rows (Rousseeuw and Van Driessen 2006).
+        """
+        design, y, _ = self.design((some, slice(None)))
+        y = y - self.location - (0.0 if some.offset is None else some.offset)
+        n, w = design.shape
+        rng, found = np.random.default_rng(0), []
+        half = max(n // 2 + 1, min(w + 1, n))
+        for _ in range(_STARTS):
+            chosen = rng.choice(n, min(w + 1, n), replace=False)
+            for _ in range(_CONCENTRATIONS):
+                fit = np.linalg.lstsq(design[chosen], y[chosen])[0]
+                chosen = np.argsort(np.abs(y - design @ fit), kind="stable")[:half]
+            found.append((np.sort((y - design @ fit) ** 2)[:half].sum(), fit))
+        found.sort(key=lambda one: one[0])
+        return [np.linalg.lstsq(design, y)[0], *(fit for _, fit in found[:_BEST])]
+
+    # ------------------------------------------------------------------- under a Gaussian
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        """Expected gradient and negative Hessian of the log joint density under a Gaussian.
+
+        Arguments and results are as in `OneLogit.gaussian_target`. Where the Hessian is not
+        negative definite, as of Student's distribution far from a mode, directions of the wrong
+        sign are turned over.
+        """
+        sd = None if cov is None else np.sqrt(np.diag(cov))
+        gradient, precision = self.prior.expected(mean, sd)
+        nodes = _Nodes(mean, cov, len(self.family.dispersions.names))
+        gradient, hessian = add_up(
+            partial(self._add_target, nodes, b), batches, gradient, precision_matrix(precision)
+        )
+        return gradient, _definite(hessian)
+
+    def _add_target(self, nodes, b, batches, gradient, hessian):
+        """Add what the rows of the batches make of it."""
+        k, dispersions = nodes.z.shape[1], self.family.dispersions
+        w = len(gradient) - k
+        phi = dispersions.natural(nodes.u)
+
+        def of(piece):
+            batch, rows = piece
+            X, s, centre, spread = self._moments(nodes, piece)
+            t, weights = nodes.rule(spread)
+            weights = np.outer(nodes.weights, weights).ravel()
+            z, u = np.repeat(nodes.z, len(t), axis=0), np.repeat(nodes.u, len(t), axis=0)
+            phi_of = np.repeat(phi, len(t), axis=0)
+            table = (centre + (nodes.u - nodes.mean_u) @ s.T)[:, None] + t[:, None] * spread
+            table = np.ascontiguousarray(table.reshape(len(u), -1))
+            curvature, of_phi = np.empty(table.shape), np.zeros(phi_of.shape)
+            self._evaluate(table, batch, rows, phi_of, (np.zeros(len(u)), of_phi, curvature, 2))
+            slope, curve = weights @ table, weights @ curvature
+            by_u = dispersions.pull_back(u, phi_of, of_phi)
+            by_both = (weights[:, None] * z).T @ table
+            by_both = by_both.T @ nodes.inverse + curve[:, None] * s
+            twice = (weights[:, None] * by_u).T @ z @ nodes.inverse - by_both.T @ s
+            first = np.concatenate([X.T @ slope, weights @ by_u])
+            return first, (X.T * curve) @ X, X.T @ by_both, twice
+
+        each = pieces(batches, self.table_size, nodes.n_numbers)
+        for first, of_slopes, of_both, twice in in_order(of, each):
+            gradient += b * first
+            hessian[:w, :w] += b * of_slopes
+            hessian[:w, w:] -= b * of_both
+            hessian[w:, :w] -= b * of_both.T
+            hessian[w:, w:] -= 0.5 * b * (twice + twice.T)
+        for batch in batches if k else ():
+            by_phi = self.family.rest_by_phi(phi, *self._columns(batch, slice(None)))
+            by_u = b * dispersions.pull_back(nodes.u, phi, by_phi)
+            gradient[w:] += nodes.weights @ by_u
+            twice = (nodes.weights[:, None] * by_u).T @ nodes.z @ nodes.inverse
+            hessian[w:, w:] -= 0.5 * (twice + twice.T)
+
+    def _moments(self, nodes, piece):
+        """Design, slopes in dispersions, and means and sds of the predictors of a piece's rows."""
+        batch, rows = piece
+        X, *_ = self.design(piece)
+        centre = X @ nodes.mean + self.location
+        if batch.offset is not None:
+            centre = centre + batch.offset[rows]
+        spread = np.zeros(len(X))
+        if nodes.rest is not None:
+            spread = np.sqrt(np.maximum(np.einsum("ij,ij->i", X @ nodes.rest, X), 0.0))
+        return X, X @ nodes.slope, centre, spread
+
+    def _third_derivatives(self, mean, chol, batches):
+        """For each piece whitened rows and the expected third derivatives by their predictors."""
+        k = len(self.family.dispersions.names)
+        w = len(mean) - k
+        phi = self.family.dispersions.natural(mean[None, w:])
+        nodes = _Nodes(mean[:w], chol[:w] @ chol[:w].T, 0)
+
+        def of(piece):
+            batch, rows = piece
+            X, _, centre, spread = self._moments(nodes, piece)
+            spread = np.maximum(spread, 1e-3)
+            t, weights = nodes.rule(spread)
+            table = centre + t[:, None] * spread
+            curvature, of_phi = np.empty(table.shape), np.zeros((len(t), k))
+            phi_of = np.repeat(phi, len(t), axis=0)
+            self._evaluate(table, batch, rows, phi_of, (np.zeros(len(t)), of_phi, curvature, 2))
+            return X @ chol[:w], -((weights * t) @ curvature) / spread
+
+        return in_order(of, pieces(batches, self.table_size, nodes.n_numbers))
+
+    def third_of_dispersions(self, mean, sd, batches, b):
+        """Third derivatives in the coordinates of dispersions, (d,), zero in others."""
+        out, k = np.zeros(len(mean)), len(self.family.dispersions.names)
+        for j in range(len(mean) - k, len(mean)):
+            move = np.zeros(len(mean))
+            move[j] = _WIDE_STEP * sd[j]
+            slopes = [
+                self.gaussian_target(mean + side * move, None, batches, b)[0][j]
+                for side in (-1.0, 0.0, 1.0)
+            ]
+            out[j] = (slopes[0] - 2.0 * slopes[1] + slopes[2]) / move[j] ** 2
+        return out
+
+
+_NOTHING = np.empty((0, 0))
+
+
+class _Nodes:
+    """Rules for dispersions under a Gaussian, and the coefficients given each of their nodes."""
+
+    def __init__(self, mean, cov, k):
+        w = len(mean) - k
+        self.mean, self.mean_u = mean[:w], mean[w:]
+        self.z, self.weights = _rule_of_dispersions(k, cov is None)
+        if cov is None:
+            root, self.slope, self.rest = _STEP * np.eye(k), np.zeros((w, k)), None
+        else:
+            root = np.linalg.cholesky(cov[w:, w:]) if k else np.empty((0, 0))
+            self.slope = np.linalg.solve(cov[w:, w:], cov[w:, :w]).T if k else np.zeros((w, 0))
+            self.rest = cov[:w, :w] - self.slope @ cov[w:, :w]
+        self.u, self.inverse = self.mean_u + self.z @ root.T, np.linalg.inv(root)
+        # Of a row, in all tables together.
+        self.n_numbers = len(self.z) * (1 if cov is None else _NODES) + w
+
+    def rule(self, spread):
+        """Nodes and weights for N(0, 1), enough for predictors with these sds."""
+        if self.rest is None:
+            return np.zeros(1), np.ones(1)
+        return _gauss_hermite(_NODES if spread.max(initial=0.0) < _WIDE else _WIDE_NODES)
+
+
+_gauss_hermite = cache(gauss_hermite)
+
+
+@cache
+def _rule_of_dispersions(k, is_point):
+    """Nodes (q, k) and weights (q,) for N(0, I): Gauss's for one or two, two a dimension of more.
+
+    Of three and more dispersions, cutpoints, the rule is exact to the third degree.
+    """
+    if k > 2:
+        unit = np.sqrt(k) * np.eye(k)
+        return np.concatenate([unit, -unit]), np.full(2 * k, 0.5 / k)
+    nodes, weights = _gauss_hermite(5 if k == 1 and not is_point else 3)
+    places = list(product(range(len(nodes)), repeat=k))
+    z = np.array([[nodes[i] for i in place] for place in places]).reshape(len(places), k)
+    return z, np.array([np.prod([weights[i] for i in place]) for place in places])
+
+
+def _definite(precision):
+    """A positive definite matrix: itself, or with directions of the wrong sign turned over."""
+    scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
+    if values[0] > _LEAST_CURVATURE:
+        return precision
+    root = scale[:, None] * vectors
+    return (root * np.maximum(np.abs(values), _LEAST_CURVATURE)) @ root.T

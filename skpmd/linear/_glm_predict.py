@@ -1,0 +1,356 @@
+"""Predictions of generalised linear models: averages over particles, distributions, draws."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, issparse
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.estimator import result
+from skpmd._base.leave_one_out import check_rows_of_fit
+from skpmd._base.utils import as_generator, check_n_draws, check_probabilities
+from skpmd._base.validation import refuse_overflows
+from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+from skpmd.linear._column_scale import own_particles
+from skpmd.linear._family_mixture import FamilyMixture
+from skpmd.linear._response import explained, refuse_targets
+from skpmd.predictive import Uncertainty
+
+
+class GLMPredictions(RegressorMixin):
+    """Predictions of an estimator whose particles are coefficients, an intercept and a dispersion.
+
+    Each row of X is predicted by itself. Only methods with a ``random_state`` are random.
+    """
+
+    @row_by_row
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_interval: float | None = None
+    ) -> ArrayOrMore:
+        """Posterior mean of the mean of y, and on request the spread of a new y.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns, those of roles included: with an exposure these are expected counts or amounts
+            over it, with trials expected numbers of successes.
+        return_std : bool, default=False
+            Whether to return standard deviations of new y, too.
+        return_interval : float in (0, 1), default=None
+            If given, the level of central intervals of new y, which are then returned too.
+
+        Returns
+        -------
+        y_mean : ndarray of shape (n_samples,)
+            Means.
+        y_std : ndarray of shape (n_samples,)
+            Standard deviations, with ``return_std``.
+        y_interval : ndarray of shape (n_samples, 2)
+            Lower and upper ends, with ``return_interval``.
+
+        Raises
+        ------
+        RuntimeError
+            If both are requested.
+        """
+        if return_std and return_interval is not None:
+            raise RuntimeError(
+                "At most one of return_std and return_interval can be requested: ask twice."
+            )
+        found = self.predict_proba(X)
+        if return_std:
+            return found.mean(), found.std()
+        if return_interval is not None:
+            return found.mean(), found.interval(return_interval)
+        return found.mean()
+
+    @row_by_row
+    def predict_proba(self, X: MatrixLike) -> FamilyMixture:
+        """Predictive distribution of y in each row: a mixture over particles.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns, those of roles included.
+
+        Returns
+        -------
+        FamilyMixture
+            Distribution of n_samples rows, in the units of y.
+        """
+        check_is_fitted(self)
+        X, offset, trials = self._split(self._validated(X))
+        coefficients, phi = self._of_particles
+        family, p = self._state.response.family, X.shape[1]
+        centre = self._state.units.centre
+        if issparse(X):
+            X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
+            coefficients = coefficients.copy()
+            coefficients[:, p] -= coefficients[:, :p] @ centre
+        else:
+            X = np.column_stack([X.astype(np.float64, copy=False) - centre, np.ones(len(X))])
+        if family.name == "binomial" and trials is None:
+            trials = np.ones(X.shape[0])
+        return FamilyMixture(
+            family.name, coefficients, X, dispersion=phi, weights=self.posterior_.weights,
+            link=family.link, offset=offset, trials=trials,
+        )  # fmt: skip
+
+    @row_by_row
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.9, target: Literal["y", "mean"] = "y"
+    ) -> Array:
+        """Central predictive intervals, or credible intervals of the mean; see `predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns.
+        level : float in (0, 1), default=0.9
+            Probability of each interval.
+        target : {"y", "mean"}, default="y"
+            Intervals of a new y, or of its mean, such as a rate, which do not include noise.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Lower and upper ends, in the units of y; whole numbers for counts with ``"y"``.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1, or the target is none of the two.
+        """
+        if target not in ("y", "mean"):
+            raise ValueError(f"target must be 'y' or 'mean', got {target!r}.")
+        found = self.predict_proba(X)
+        return found.interval(level) if target == "y" else found.interval_of_mean(level)
+
+    @row_by_row
+    def predict_quantiles(self, X: MatrixLike, alpha: ArrayLike) -> Array:
+        """Predictive quantiles at the probabilities ``alpha``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns.
+        alpha : float or array-like of shape (k,)
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k)
+            A column for each probability, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If a probability does not lie in [0, 1], or ``alpha`` has more than one axis.
+        """
+        alpha = np.atleast_1d(check_probabilities("alpha", alpha))
+        if alpha.ndim > 1:
+            raise ValueError(f"alpha must be a number or have one axis, got shape {alpha.shape}.")
+        return self.predict_proba(X).ppf(alpha)
+
+    @row_by_row
+    def predict_uncertainty(self, X: MatrixLike) -> Uncertainty:
+        """Variance of a new y, and its aleatoric and epistemic parts.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns.
+
+        Returns
+        -------
+        Uncertainty
+            ``total``, ``aleatoric`` and ``epistemic`` (the variance of the mean under all
+            particles), each of shape (n_samples,), in squared units of y.
+        """
+        found = self.predict_proba(X)
+        total, epistemic = found.var(), found.var_of_mean()
+        return Uncertainty(total, total - epistemic, epistemic)
+
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
+        """Draw y from the posterior predictive distribution.
+
+        Each draw takes one particle for all rows: y of different rows are dependent as they are in
+        the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Draws, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
+        """
+        n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+        return self.predict_proba(X).sample(n, rng, jointly=True).T
+
+    def pointwise_log_likelihood(
+        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Array:
+        """Log-likelihood of each row under each particle, for leave-one-out estimates.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns.
+        y : array-like of shape (n_rows,)
+            Targets.
+        n_draws : int, optional
+            Number of draws of equal weight, as ArviZ's ``loo`` expects. By default all particles,
+            with the weights ``posterior_.weights``.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_rows) or (m, n_rows)
+            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
+
+        Raises
+        ------
+        ValueError
+            If the family cannot have such y, or ``n_draws`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        X, y = self._validated(X, y)
+        X, offset, trials = self._split(X)
+        y, response = np.asarray(y, dtype=np.float64), self._state.response
+        refuse_targets(response.family, y, trials)
+        theta = own_particles(self.posterior_)
+        if n_draws is not None:
+            draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
+            theta = self.posterior_.frame.outward(draws)
+        model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
+        X = self._state.units.rows(X)
+        if offset is not None:
+            offset = offset / response.unit
+        columns = response.targets(y), np.ones(len(y)), offset, trials
+        return model.by_row(theta[:, : self._n_coordinates], X, *columns)
+
+    @of_all_rows
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Share of the deviance that the means explain, D^2; R^2 for real-valued y and shares.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Columns.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights.
+
+        Returns
+        -------
+        float
+            1 for perfect means, 0 for one mean (or one rate, or probability) of all rows.
+        """
+        check_is_fitted(self)
+        found = self.predict_proba(X)
+        y = np.asarray(y, dtype=np.float64)
+        family, shape = self._state.response.family, self.dispersion_.get("shape", np.inf)
+        size = np.exp(found.offset) if family.link == "log" else np.ones(len(y))
+        size = size if found.trials is None else found.trials
+        return explained(family, y, found.mean(), size, shape, sample_weight)
+
+    def _check_rows_of_fit(self, times):
+        """ValueError where rows that are to be left out are not those of the fit."""
+        if self._state.stream is not None:
+            check_rows_of_fit(times, self._state.stream.seen)
+
+    def _validated(self, X, y="no_validation", reset=False):
+        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
+        given = {"y_numeric": True} if not isinstance(y, str) else {}
+        checked = self._checked_data(
+            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
+            **given,
+        )  # fmt: skip
+        rows = checked[0] if isinstance(checked, tuple) else checked
+        refuse_overflows("X", rows)
+        return checked
+
+    # ------------------------------------------------------------------ results
+    @result
+    def _n_coordinates(self):
+        """Coefficients, with an intercept, and dispersions."""
+        return self._width + self._state.response.n_dispersions
+
+    @result
+    def _width(self):
+        return len(self._state.units.scale) + self._state.fit_intercept
+
+    @result
+    def _of_particles(self):
+        """Given coefficients (m, p + 1), the intercept at the columns' means, and dispersions."""
+        theta, w = self.posterior_.particles, self._width
+        coefficients = theta[:, :w]
+        if not self._state.fit_intercept:
+            constant = np.full((len(theta), 1), self._state.response.location)
+            coefficients = np.hstack([coefficients, constant])
+        return coefficients, theta[:, w : self._n_coordinates]
+
+    @result
+    def coef_(self) -> Array:
+        """Posterior means of the coefficients, shape (n_coefficients,)."""
+        return self.posterior_.mean()[: len(self._state.units.scale)]
+
+    @result
+    def coef_std_(self) -> Array:
+        """Posterior standard deviations of the coefficients, shape (n_coefficients,)."""
+        return self.posterior_.std()[: len(self._state.units.scale)]
+
+    @result
+    def _intercepts(self):
+        """Of particles, where all columns are zero, (m,)."""
+        coefficients, _ = self._of_particles
+        return coefficients[:, -1] - coefficients[:, :-1] @ self._state.units.centre
+
+    @result
+    def intercept_(self) -> float:
+        """Posterior mean of the intercept where all columns are zero."""
+        return float(self.posterior_.weights @ self._intercepts)
+
+    @result
+    def intercept_std_(self) -> float:
+        """Posterior standard deviation of the intercept where all columns are zero."""
+        gap = self._intercepts - self.intercept_
+        return float(np.sqrt(self.posterior_.weights @ gap**2))
+
+    @result
+    def dispersion_(self) -> dict[str, Any]:
+        """Posterior medians of the dispersion's coordinates, a dict of float by name.
+
+        The shape of counts that may be Poisson has no mean.
+        """
+        median, w = self.posterior_.quantile(0.5), self._width
+        names = self._state.response.family.dispersions.names
+        return {name: float(median[w + j]) for j, name in enumerate(names)}
+
+
+class _Coefficients:
+    """In the place of a prior where only a likelihood is asked for: theta are coefficients."""
+
+    tail_df = np.inf
+
+    def coefficients(self, theta):
+        """The coordinates themselves."""
+        return theta

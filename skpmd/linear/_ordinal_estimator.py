@@ -1,0 +1,397 @@
+"""BayesianOrdinalClassifierPMD: ordered classes by one linear predictor and cutpoints."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skpmd._base.options import LOOP_CONSTRAINTS, posterior_of_prior
+from skpmd._base.validation import (
+    checked_weights,
+    encode,
+    encode_known,
+    fit_context,
+    naming_unordered,
+)
+from skpmd._rows.opening import in_parts
+from skpmd._rows.rows import Rows
+from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
+from skpmd.linear._families import Cumulative
+from skpmd.linear._fit import PROPOSALS
+from skpmd.linear._hmc import MOVES
+from skpmd.linear._linear_estimator import LinearEstimator
+from skpmd.linear._make_model import PRIORS, LinearParameters
+from skpmd.linear._ordinal_predict import OrdinalPredictions
+from skpmd.linear._response import Distribution
+from skpmd.linear._role_estimator import RoleColumns
+from skpmd.posterior import Posterior
+
+
+class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstimator):
+    """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
+
+    The probability of class k or one below it is the logistic function of its cutpoint - offset
+    - (X - means) @ coefficients: a positive coefficient makes higher classes more probable. There
+    is one cutpoint between any two neighbours, which is where all columns are at their means, and
+    no intercept. The posterior is found as in `BayesianLogisticRegressionPMD`.
+
+    Parameters
+    ----------
+    categories : array-like of shape (n_classes,), default=None
+        Labels in their order, from the lowest. By default they are the categories of y, where it
+        has an ordered dtype of pandas, and the sorted labels otherwise. A category may have no
+        rows: it then has the probability that the prior gives it.
+    offset : str or int, default=None
+        Column of X, by its name or place, that is added to the linear predictor.
+    prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
+        Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
+        ``fitted.posterior_``, of the same classes, makes yesterday's posterior today's prior. The
+        classes' probabilities at the columns' means have the prior Dirichlet(1, ..., 1), which
+        makes one of the cutpoints.
+    prior_mean : float, array-like or dict, default=0.0
+        Centre of the prior on coefficients: a number, an array of shape (n_coefficients,), or a
+        dict of numbers by names of columns or tuples of names.
+    prior_scale : {"auto", "evidence"}, float, array-like or dict, default="auto"
+        Scale of the prior on coefficients, in the units that ``scale`` says and the forms of
+        ``prior_mean``, an array of shape (n_coefficients,) or a dict among them. ``"auto"`` is 1;
+        ``"evidence"`` takes the scale under which the data are most probable.
+    prior_df : float, default=4.0
+        Degrees of freedom under ``"student_t"``.
+    scale : "auto" or None, default="auto"
+        What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the linear
+        predictor per standard deviation of a column. Columns are centred inside. None: the literal
+        prior, per unit of the given columns, and cutpoints where all of them are zero.
+    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
+        The density that particles are first drawn from. ``"prior"`` uses only values of the
+        likelihood: stochastic mirror steps with rejuvenation, Algorithm 1 of the paper.
+    moves : {"auto", "always", "never"}, default="auto"
+        When to use Hamiltonian moves along gradients of the posterior.
+    n_particles : int, default=4000
+        Number of particles drawn in a round.
+    max_iter : int, default=5
+        Number of passes of stochastic steps.
+    batch_size : int or "auto", default="auto"
+        Rows in a batch; ``"auto"`` is min(n, 1000).
+    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
+        gamma_t = step_size / (step_offset + t**step_decay), capped at 1.
+    rejuvenation : {"ess", "always", "never"}, default="ess"
+        When stochastic steps rejuvenate the particles.
+    ess_threshold : float in [0, 1), default=0.5
+        Effective sample size, as a share of the particles, below which a step is divided into
+        substeps and the particles are rejuvenated.
+    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
+        Kernel width of a rejuvenation.
+    reweight : bool, default=True
+        Whether particles are weighted by the posterior on all data.
+    total_samples : float or None, default=None
+        For `partial_fit`: None means a stream, in which each row counts once. A number is the
+        number of rows of a data set over which several passes may be made.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows after which a row of a stream counts half.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts.
+    warm_start : bool, default=False
+        Whether the stochastic steps of `fit` start where the last fit ended.
+    temperature : float, default=1.0
+        The posterior is proportional to prior * likelihood^(1 / temperature).
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its next complete state, with a ``ConvergenceWarning``.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` saves its progress, and from which the same fit continues after a crash.
+    n_jobs : int or None, default=None
+        Number of threads, as in joblib. No digit of a result depends on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same result.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels in their order.
+    coef_, coef_std_ : ndarray of shape (n_coefficients,)
+        Posterior means and standard deviations of coefficients, per unit of the given columns.
+    cutpoints_, cutpoints_std_ : ndarray of shape (n_classes - 1,)
+        Those of the cutpoints, where columns are at their means.
+    posterior_ : Posterior
+        Weighted particles in given units, with coordinates ``b[column]`` and ``cut[1]``,
+        ``cut[2]``, ...
+    prior_scale_ : float or ndarray of shape (n_coefficients,)
+        Scale of the prior, in the units that ``scale`` says.
+    log_evidence_ : float
+        Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
+    n_iter_ : int
+        Number of rounds of reweighting and checks of chains, or of passes.
+    history_, diagnostics_ : dict
+        Records and certificate of the fit, as in `BayesianLogisticRegressionPMD`.
+    out_of_time_ : bool
+        Whether the last call ended because of ``max_time``.
+    n_features_in_ : int
+        Number of columns of X, that of the offset included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X has them.
+
+    Warns
+    -----
+    ConvergenceWarning
+        As in `BayesianGLMRegressorPMD`.
+
+    See Also
+    --------
+    BayesianLogisticRegressionPMD : Classes without an order.
+    BayesianGLMRegressorPMD : Numbers, counts, amounts and shares.
+
+    References
+    ----------
+    McCullagh, P. (1980). Regression models for ordinal data. Journal of the Royal Statistical
+    Society B 42(2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import BayesianOrdinalClassifierPMD
+    >>> rng = np.random.default_rng(0)
+    >>> hours = rng.uniform(0.0, 10.0, (300, 1))
+    >>> grade = np.digitize(0.8 * hours[:, 0] + rng.logistic(size=300), [3.0, 5.0])
+    >>> y = np.array(["poor", "fair", "good"])[grade]
+    >>> model = BayesianOrdinalClassifierPMD(categories=["poor", "fair", "good"], random_state=0)
+    >>> model.fit(hours, y).coef_.round(1)
+    array([0.8])
+    >>> model.predict([[1.0], [9.0]])
+    array(['poor', 'good'], dtype='<U4')
+    """
+
+    _parameter_constraints: dict = {
+        "categories": ["array-like", None],
+        "offset": [str, Integral, None],
+        "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
+        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
+        "prior_scale": [
+            StrOptions({"auto", "evidence"}), Interval(Real, 1e-30, 1e30, closed="both"),
+            "array-like", dict,
+        ],
+        "prior_df": [Interval(Real, 0, None, closed="neither")],
+        "scale": [StrOptions({"auto"}), None],
+        "proposal": [StrOptions(set(PROPOSALS))],
+        "moves": [StrOptions(set(MOVES))],
+        "warm_start": ["boolean"],
+        **LOOP_CONSTRAINTS,
+    }  # fmt: skip
+    _frozen_parameters = (
+        "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
+    )  # fmt: skip
+    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
+
+    def __init__(
+        self,
+        categories: ArrayLike | None = None,
+        *,
+        offset: str | int | None = None,
+        prior: Literal["normal", "laplace", "student_t", "cauchy", "horseshoe"]
+        | Posterior
+        | BaseEstimator = "normal",
+        prior_mean: ArrayLike | dict[Any, float] = 0.0,
+        prior_scale: ArrayLike | dict[Any, float] = "auto",
+        prior_df: float = 4.0,
+        scale: Literal["auto"] | None = "auto",
+        proposal: Literal["auto", "prior", "laplace", "mirror"] = "auto",
+        moves: Literal["auto", "always", "never"] = "auto",
+        n_particles: int = 4000,
+        max_iter: int = 5,
+        batch_size: Literal["auto"] | int = "auto",
+        step_size: float = 1.0,
+        step_offset: float | Literal["auto"] = "auto",
+        step_decay: float = 1.0,
+        rejuvenation: Literal["ess", "always", "never"] = "ess",
+        ess_threshold: float = 0.5,
+        bandwidth: Literal["loo", "theorem", "scott", "silverman", "median"] | float = "loo",
+        reweight: bool = True,
+        total_samples: float | None = None,
+        forgetting: float = 0.0,
+        half_life: float | None = None,
+        warm_start: bool = False,
+        temperature: float = 1.0,
+        max_time: float | None = None,
+        checkpoint: FilePath | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+    ) -> None:
+        self.categories = categories
+        self.offset = offset
+        self.prior = prior
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.prior_df = prior_df
+        self.scale = scale
+        self.proposal = proposal
+        self.moves = moves
+        self.n_particles = n_particles
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.rejuvenation = rejuvenation
+        self.ess_threshold = ess_threshold
+        self.bandwidth = bandwidth
+        self.reweight = reweight
+        self.total_samples = total_samples
+        self.forgetting = forgetting
+        self.half_life = half_life
+        self.warm_start = warm_start
+        self.temperature = temperature
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Find the posterior of coefficients and cutpoints.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Columns with coefficients, in any units, and that of the offset. X may also be data in
+            blocks (`skpmd.data.Blocks`).
+        y : array-like of shape (n_samples,), optional
+            Labels of two classes or more.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; a row of weight w counts as w copies of it.
+
+        Returns
+        -------
+        BayesianOrdinalClassifierPMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If y has one class only and no categories are given, or a label that is none of them.
+        """
+        self._fitted(X, y, sample_weight)
+        return self
+
+    @in_parts
+    @fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Update the posterior with more rows, which are then no longer needed.
+
+        It is as in `BayesianLogisticRegressionPMD.partial_fit`: classes may come one by one. If a
+        call fails in any way, the estimator remains unchanged.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Columns as in `fit`; the first rows decide on centres and units.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels, which are sorted; needed at the first call, unless there was a fit, or
+            ``categories`` or an ordered dtype of y name them.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights.
+
+        Returns
+        -------
+        BayesianOrdinalClassifierPMD
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than there are classes, or a parameter needs all data at once.
+        """
+        return self._after_part(X, y, sample_weight, classes=classes)
+
+    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
+        """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
+        named = self._named_classes(y, classes, response is not None, is_part)
+        X, y = self._validated(X, y, reset=response is None)
+        if named is None:
+            _, named = encode(y)
+        self.classes_ = named
+        codes = self._codes(y).astype(np.float64)
+        X, offset, _ = self._split(X)
+        weight = None if sample_weight is None else checked_weights(sample_weight, X)
+        weight = self._counted(weight)
+        response = response or Distribution(Cumulative(len(named)))
+        if not isinstance(self.prior, str):
+            self._check_prior(len(named))
+        return Rows(X, codes, weight, self.batch_size, offset=offset), response
+
+    def _named_classes(self, y, classes, is_known, is_part):
+        """Labels in their order, (n_classes,); None where they are those that y has.
+
+        ``classes`` are those that a call names, of which the order is not asked.
+        """
+        if classes is not None:
+            with naming_unordered("classes", classes):
+                classes = np.unique(classes)
+        if is_known or self.categories is not None:
+            found = self.classes_ if is_known else np.asarray(self.categories)
+            of_call = "classes" if is_known else "categories"
+        elif getattr(getattr(y, "dtype", None), "ordered", False):
+            found, of_call = np.asarray(y.dtype.categories), "y.dtype"
+        elif is_part and classes is None:
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, unless categories are "
+                "given."
+            )
+        else:
+            return classes
+        if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) < len(found):
+            raise ValueError(
+                f"{of_call} must hold two labels or more, each once, got {found.tolist()}."
+            )
+        if classes is not None and set(classes.tolist()) != set(found.tolist()):
+            raise ValueError(
+                f"classes={classes.tolist()} is not the same as the classes that are known, "
+                f"{found.tolist()}: leave it out."
+            )
+        return found
+
+    def _codes(self, y):
+        """Places (n,) of labels in ``classes_``; ValueError where one is none of them."""
+        with naming_unordered("the classes", self.classes_):
+            order = np.argsort(self.classes_)
+        return order[encode_known(y, self.classes_[order]).astype(np.int64)]
+
+    def _check_prior(self, n_classes):
+        """ValueError where an earlier posterior is none of so many ordered classes."""
+        response = getattr(getattr(posterior_of_prior(self.prior), "frame", None), "response", None)
+        if not getattr(response, "has_cutpoints", False):
+            raise ValueError("prior is no posterior of ordered classes: give one of them.")
+        before = response.n_dispersions + 1
+        if before != n_classes:
+            raise ValueError(
+                f"prior is a posterior of {before} ordered classes, and here are {n_classes}: give "
+                "categories, of which some may have no rows."
+            )
+
+    def _parameters(self):
+        """Parameters of linear models; there is no intercept."""
+        return self._record(
+            LinearParameters, covariance_type="full", prior_scale=self._scale_of_prior(1.0),
+            fit_intercept=False, intercept_prior_scale=1.0,
+        )  # fmt: skip
+
+    def __sklearn_tags__(self):
+        """Tags: sparse input is fine."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
