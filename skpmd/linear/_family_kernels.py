@@ -102,25 +102,34 @@ def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, orde
             by_phi[i, 0] += value / phi[i, 0]
 
 
-@njit(**_KERNEL)
+@njit(**_KERNEL, error_model="numpy")
 def add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Student t, phi = (scale, df): -(df + 1) / 2 log(1 + (y - mu)^2 / (df scale^2))."""
     m, n = table.shape
+    tail = np.empty(_LANES)
     for i in range(m):
         scale, df = phi[i, 0], phi[i, 1]
         value, by_scale, by_df = 0.0, 0.0, 0.0
-        for j in range(n):
-            z = (y[j] - table[i, j]) / scale
-            square = z * z
-            tail, below = math.log1p(square / df), df + square
-            value += weight[j] * tail
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):
+                z[j] = (y[start + j] - z[j]) / scale
+                tail[j] = 1.0 + min(z[j] * z[j] / df, 1e300)
+            _logarithm(tail, length)
+            for j in range(length):
+                value += weight[start + j] * tail[j]
             if order > 0:
-                share = (df + 1.0) / below
-                table[i, j] = weight[j] * share * z / scale
-                by_scale += weight[j] * share * square
-                by_df += weight[j] * (share * square / df - tail)
-            if order > 1:
-                curvature[i, j] = weight[j] * share * (df - square) / (below * scale * scale)
+                for j in range(length):
+                    w, square = weight[start + j], z[j] * z[j]
+                    below = df + square
+                    share = (df + 1.0) / below
+                    by_scale += w * share * square
+                    by_df += w * (share * square / df - tail[j])
+                    if order > 1:
+                        bent = share * (df - square) / (below * scale * scale)
+                        curvature[i, start + j] = w * bent
+                    z[j] = w * share * z[j] / scale
         total[i] -= 0.5 * (df + 1.0) * value
         if order > 0:
             by_phi[i, 0] += by_scale / scale
@@ -168,7 +177,7 @@ def add_negative_binomial(table, y, size, weight, phi, link, total, by_phi, curv
             for j in range(length):
                 w, count = weight[start + j], y[start + j]
                 s, e = z[j] - log_shape, small[j]
-                soft = max(s, 0.0) + math.log1p(e)
+                soft = max(s, 0.0) + math.log1p(e)  # To all digits, for a shape may be large.
                 value += w * (count * z[j] - (count + shape) * soft)
                 if order > 0:
                     p = (1.0 if s > 0.0 else e) / (1.0 + e)
@@ -305,8 +314,9 @@ def _gammas(x):
     product = 1.0
     while x < 8.0:
         product *= x
-        first -= 1.0 / x
-        second += 1.0 / (x * x)
+        inverse = 1.0 / x
+        first -= inverse
+        second += inverse * inverse
         x += 1.0
     shift -= math.log(product)
     r = 1.0 / x
@@ -404,7 +414,7 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
             by_phi[i, 0] += by_precision
 
 
-@njit(**_KERNEL)
+@njit(**_KERNEL, error_model="numpy")
 def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Ordered classes, phi = cutpoints: log of P(y) = F(phi_y - z) - F(phi_(y-1) - z), F logistic.
 
@@ -412,36 +422,40 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
     """
     m, n = table.shape
     n_cuts = phi.shape[1]
+    high, low, above, below = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    scratch, log_gap, by_gap = np.empty(_LANES), np.zeros(n_cuts + 1), np.zeros(n_cuts + 1)
     for i in range(m):
         value = 0.0
-        for j in range(n):
-            k, w, z = int(y[j]), weight[j], table[i, j]
-            slope, curve = 0.0, 0.0
-            between, up, down = 0.0, 0.0, 0.0
-            if 0 < k < n_cuts:
-                gap = max(phi[i, k] - phi[i, k - 1], 1e-300)
-                value += w * math.log(-math.expm1(-gap))
-                between = 1.0 / math.expm1(gap) if gap < _MOST else 0.0
-            if k < n_cuts:
-                a = phi[i, k] - z
-                e = math.exp(-abs(a))
-                value += w * (min(a, 0.0) - math.log1p(e))
-                up = (e if a > 0.0 else 1.0) / (1.0 + e)  # F(-A).
-                slope -= up
-                curve += up * (1.0 - up)
-            if k > 0:
-                b = phi[i, k - 1] - z
-                e = math.exp(-abs(b))
-                value += w * (-max(b, 0.0) - math.log1p(e))
-                down = (1.0 if b > 0.0 else e) / (1.0 + e)  # F(B).
-                slope += down
-                curve += down * (1.0 - down)
+        for k in range(1, n_cuts):
+            gap = max(phi[i, k] - phi[i, k - 1], 1e-300)
+            log_gap[k] = math.log(-math.expm1(-gap))
+            by_gap[k] = 1.0 / math.expm1(gap) if gap < _MOST else 0.0
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z = table[i, start : start + length]
+            for j in range(length):  # An end without a cutpoint is far away.
+                k = int(y[start + j])
+                high[j] = phi[i, k] - z[j] if k < n_cuts else _MOST
+                low[j] = phi[i, k - 1] - z[j] if k > 0 else -_MOST
+                above[j], below[j] = -abs(high[j]), -abs(low[j])
+            _exponential(above, scratch, length)
+            _exponential(below, scratch, length)
+            for j in range(length):
+                scratch[j] = (1.0 + above[j]) * (1.0 + below[j])
+            _logarithm(scratch, length)
+            for j in range(length):
+                logs = log_gap[int(y[start + j])] - scratch[j]
+                value += weight[start + j] * (min(high[j], 0.0) - max(low[j], 0.0) + logs)
             if order > 0:
-                table[i, j] = w * slope
-                if k < n_cuts:
-                    by_phi[i, k] += w * (up + between)
-                if k > 0:
-                    by_phi[i, k - 1] -= w * (down + between)
-            if order > 1:
-                curvature[i, j] = w * curve
+                for j in range(length):
+                    k, w = int(y[start + j]), weight[start + j]
+                    up = (above[j] if high[j] > 0.0 else 1.0) / (1.0 + above[j])  # F(-A).
+                    down = (1.0 if low[j] > 0.0 else below[j]) / (1.0 + below[j])  # F(B).
+                    z[j] = w * (down - up)
+                    if k < n_cuts:
+                        by_phi[i, k] += w * (up + by_gap[k])
+                    if k > 0:
+                        by_phi[i, k - 1] -= w * (down + by_gap[k])
+                    if order > 1:
+                        curvature[i, start + j] = w * (up * (1.0 - up) + down * (1.0 - down))
         total[i] += value

@@ -51,7 +51,8 @@ class _OfAnyY(BayesianGLMRegressorPMD):
 
     def _made_of(self, y):
         try:
-            numbers = np.asarray(y if not np.iscomplexobj(y) else None, dtype=np.float64)
+            given = np.asarray(y)
+            numbers = np.asarray(None if given.dtype.kind == "c" else given, dtype=np.float64)
         except (TypeError, ValueError):
             return y
         if not np.isfinite(numbers).all():  # What is no number is for the estimator to refuse.
