@@ -132,7 +132,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of columns of X, that of the offset included.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_columns,)
         Names of the columns, where X has them.
 
     Warns
