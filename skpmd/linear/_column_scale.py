@@ -106,8 +106,8 @@ class Units(NamedTuple):
             )
         return out
 
-    def pull_back(self, gradient):
-        """Gradients by given coefficients, of those by ones in units, (..., d)."""
+    def pull_back(self, gradient, theta=None):
+        """Gradients by given coefficients, of those by ones in units, (..., d), at any point."""
         out, rows, p = self._copied(gradient)
         rows[..., :p] *= self.scale
         if self.fit_intercept:
@@ -146,10 +146,6 @@ class Units(NamedTuple):
     def moved(self, theta, other):
         """Given coefficients as they are, for intercepts are where columns are zero."""
         return theta
-
-    def at(self, theta):
-        """The linear map next to a point, which is the same anywhere."""
-        return self
 
     def since(self, other):
         """These units as ones of columns that are in other units."""

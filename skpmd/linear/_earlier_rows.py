@@ -203,11 +203,10 @@ def _in(prior, earlier):
     if rest is not None:
         new, old = (one.response.frame(one.units) for one in (prior, earlier.prior))
         centre = new.since(old).outward(rest.centre)
-        back = old.since(new).at(centre)  # As it takes coordinates to where the rest is.
-        by_one = back.pull_back(rest.precision)
-        rest = rest._replace(
-            centre=centre, slope=back.pull_back(rest.slope), precision=back.pull_back(by_one.T)
-        )
+        # As it takes coordinates to where the rest is.
+        back = partial(old.since(new).pull_back, theta=centre)
+        precision = back(back(rest.precision).T)
+        rest = NormalRows(centre, back(rest.slope), precision, rest.constant, rest.misfit)
     return earlier._replace(rows=rows, rest=rest)
 
 

@@ -16,41 +16,23 @@ from skpmd._base.utils import (
     as_generator,
     check_level,
     check_n_draws,
-    check_probabilities,
     fill_docstrings,
     weighted_quantile,
 )
 from skpmd._typing import Array, ArrayLike, RandomState
-from skpmd.linear._family_distributions import FAMILIES
 from skpmd.linear._particle_rows import LANES, ParticleRows
 from skpmd.linear._quantiles import parameters_of, quantile, ranked_scores
-
-_TEXTS = {
-    "<y>": """
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, of binomial numbers of successes; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
-        """,
-    "<errors>": """
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
-        """,
-}
+from skpmd.predictive import TEXTS
 
 
 class FamilyMixture(ParticleRows):
     """Distributions of n rows, each a mixture, over m weighted particles, of one family.
 
-    Methods have the names, shapes and rules of those of `skpmd.predictive.NormalMixture`, with
-    ``log_pmf`` and ``pmf`` in the place of densities for counts. Indexing selects rows. Conversion
-    to an array gives means and standard deviations, shape (n, 2).
+    Methods, rows and shapes are as of `skpmd.predictive.PredictiveDistribution`, with ``log_pmf``
+    and ``pmf`` in the place of densities for counts. Quantiles of counts are exact integers. Of
+    continuous families 256 particles, more in tails, stand for all where there are more. They are
+    chosen for each row, and quantiles are off by less than 0.0005 in probability; with no more
+    particles by less than 1e-8.
 
     Parameters
     ----------
@@ -58,13 +40,13 @@ class FamilyMixture(ParticleRows):
         Distribution of a target with mean mu: the normal with standard deviation sigma; Student's t
         with location mu, scale sigma and nu degrees of freedom; negative binomial counts of
         variance mu + mu^2 / shape; the gamma distribution of variance mu^2 / shape; numbers of
-        successes, with probability mu each; Beta(mu kappa, (1 - mu) kappa).
+        successes, with probability mu each; Beta(mu precision, (1 - mu) precision).
     coefficients : array-like of shape (m, w)
         Coefficients of each particle, that of the intercept among them.
     design : array-like or sparse matrix of shape (n, w)
         Columns of each row, with ones for the intercept. It is not copied.
     dispersion : array-like of shape (m, k), default=None
-        Of each particle sigma; sigma and nu; shape; or kappa. Nothing for poisson and binomial.
+        Of each particle sigma; sigma and nu; shape; or precision. Nothing for poisson and binomial.
     weights : array-like of shape (m,), default=None
         Probabilities of the particles, which add up to 1; equal by default.
     link : {"identity", "log", "logit", "probit", "cloglog"}, default="identity"
@@ -107,8 +89,7 @@ class FamilyMixture(ParticleRows):
         ndarray of shape (n,)
             Values in the units of y.
         """
-        family = FAMILIES[self.family]
-        return self._by_tiles(lambda *tile: _average(family.mean(p := self._parameters(*tile)), p))
+        return self._by_tiles(lambda p, _: p.average(self._family.mean(p)))
 
     def var(self) -> Array:
         """Variances, shape (n,): within particles and between them.
@@ -118,15 +99,7 @@ class FamilyMixture(ParticleRows):
         ndarray of shape (n,)
             Variances in squared units of y: infinite if any particle of student_t has nu <= 2.
         """
-        family = FAMILIES[self.family]
-
-        def variances(eta, rows):
-            p = self._parameters(eta, rows)
-            mean = family.mean(p)
-            between = (mean - _average(mean, p)[:, None]) ** 2
-            return _average(between + family.variance(p), p)
-
-        return self._by_tiles(variances)
+        return self._by_tiles(partial(self._variances, within=self._family.variance))
 
     def var_of_mean(self) -> Array:
         """Variances of the mean between particles, shape (n,), which more rows of a fit remove.
@@ -136,26 +109,9 @@ class FamilyMixture(ParticleRows):
         ndarray of shape (n,)
             Variances in squared units of y.
         """
-        family = FAMILIES[self.family]
+        return self._by_tiles(partial(self._variances, within=lambda p: 0.0))
 
-        def variances(eta, rows):
-            p = self._parameters(eta, rows)
-            mean = family.mean(p)
-            return _average((mean - _average(mean, p)[:, None]) ** 2, p)
-
-        return self._by_tiles(variances)
-
-    def std(self) -> Array:
-        """Standard deviations, shape (n,), the square roots of `var`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values in the units of y.
-        """
-        return np.sqrt(self.var())
-
-    # ------------------------------------------------------------------ density and probabilities
+    # ------------------------------------------------------------------ density or probability
     def log_pdf(self, y: ArrayLike) -> Array:
         """Log density of row i at y_i, of families that have one.
 
@@ -169,14 +125,6 @@ class FamilyMixture(ParticleRows):
         """
         self._check_kind(of_counts=False)
         return self._at(y, self._log_density)
-
-    def pdf(self, y: ArrayLike) -> Array:
-        """Density of row i at y_i, the exponential of `log_pdf`.
-
-        <y>
-            Densities, per unit of y.
-        """
-        return np.exp(self.log_pdf(y))
 
     def log_pmf(self, y: ArrayLike) -> Array:
         """Log probability of the count y_i in row i; -inf of what is no count.
@@ -200,81 +148,6 @@ class FamilyMixture(ParticleRows):
         """
         return np.exp(self.log_pmf(y))
 
-    def cdf(self, y: ArrayLike) -> Array:
-        """Probability of values up to y_i in row i.
-
-        <y>
-            Probabilities.
-
-        <errors>
-        """
-        return self._at(y, partial(self._side, upper=False))
-
-    def sf(self, y: ArrayLike) -> Array:
-        """Probability of values above y_i in row i, accurate also in the upper tail.
-
-        <y>
-            Probabilities.
-
-        <errors>
-        """
-        return self._at(y, partial(self._side, upper=True))
-
-    surv = sf  # its name in skpro
-
-    # ------------------------------------------------------------------ quantiles
-    def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles, the least values whose `cdf` is q or more.
-
-        Of counts they are exact integers. Of continuous families 256 particles, more in tails,
-        stand for all where there are more. They are chosen for each row, and quantiles are off by
-        less than 0.0005 in probability; with no more particles by less than 1e-8.
-
-        Parameters
-        ----------
-        q : float or array-like of shape (j,)
-            Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, j)
-            Quantiles. A probability above 0.5 is used as 1 - q.
-
-        Raises
-        ------
-        ValueError
-            If q has more than one axis, or a number outside of [0, 1].
-        """
-        q = check_probabilities("q", q)
-        if q.ndim > 1:
-            raise ValueError(f"q must be a number or have shape (j,), got {q.shape}.")
-        tails = [(one, False) if one <= 0.5 else (1.0 - one, True) for one in q.ravel().tolist()]
-        found = self._by_tiles(partial(self._quantiles, tails=tails))
-        return found[0] if q.ndim == 0 else found.T
-
-    quantile = ppf
-
-    def interval(self, level: float = 0.9) -> Array:
-        """Central intervals, shape (n, 2): lower and upper end, quantiles as `ppf` finds them.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Probability of each interval; those of counts hold that or more.
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            Lower and upper ends, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        tail = check_level(level)[0]
-        return self._by_tiles(partial(self._quantiles, tails=[(tail, False), (tail, True)])).T
-
     def interval_of_mean(self, level: float = 0.9) -> Array:
         """Central intervals, shape (n, 2), of the mean, over the particles; without noise of y.
 
@@ -293,11 +166,10 @@ class FamilyMixture(ParticleRows):
         ValueError
             If the level does not lie strictly between 0 and 1.
         """
-        tails, family = check_level(level), FAMILIES[self.family]
+        tails = check_level(level)
 
-        def ends(eta, rows):
-            means = family.mean(self._parameters(eta, rows))
-            return weighted_quantile(means.T, self.weights, tails)
+        def ends(p, _):
+            return weighted_quantile(self._family.mean(p).T, self.weights, tails)
 
         return self._by_tiles(ends).T
 
@@ -317,45 +189,25 @@ class FamilyMixture(ParticleRows):
             Whether a draw takes one particle for all rows, so that rows are dependent as they are
             in the posterior. By default draws of a row are independent of those of others.
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            Draws, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is not an integer of at least 0.
+        <draws>
         """
         n_samples = check_n_draws("n_samples", n_samples, least=0)
         rng, out = as_generator(random_state), np.empty((n_samples, len(self)))
-        m, chosen = len(self.weights), None
-        if jointly:
-            chosen = rng.choice(m, (1, n_samples), p=self.weights)
+        m = len(self.weights)
+        chosen = rng.choice(m, (1, n_samples), p=self.weights) if jointly else None
         for start in range(0, len(self), LANES):
-            rows, eta = self._tile(start)
-            size = len(eta), n_samples
-            picked = (
-                rng.choice(m, size, p=self.weights)
-                if chosen is None
-                else (np.broadcast_to(chosen, size))
-            )
-            p = parameters_of(self._parameters(eta, rows), picked)
-            out[:, rows] = FAMILIES[self.family].draw(p, rng).T
+            p, rows = self._tile(start)
+            size = len(p.mu), n_samples
+            own = rng.choice(m, size, p=self.weights) if chosen is None else chosen
+            p = parameters_of(p, np.broadcast_to(own, size))
+            out[:, rows] = self._family.draw(p, rng).T
         return out
 
     # ------------------------------------------------------------------ scores
     def energy(self, y: ArrayLike | None = None) -> Array:
         """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
 
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n), default=None
-            Targets; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
+        <energy>
             Mean distances, in the units of y, from the integrals of `crps`: without y they are
             right to 3 % where particles differ widely or tails are heavy, and 0.1 % elsewhere.
 
@@ -385,21 +237,11 @@ class FamilyMixture(ParticleRows):
     def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
         """Convert to a distribution object of skpro, of shape (n, 1), which asks this one.
 
-        Parameters
-        ----------
-        index, columns : pandas.Index, default=None
-            Names of the n rows and of the one column, as in the data frame of the targets; numbers
-            by default.
-
-        Returns
-        -------
+        <names>
         skpro.distributions.base.BaseDistribution
             Distributions of the rows.
 
-        Raises
-        ------
-        ImportError
-            If skpro is not installed (``pip install skpmd[skpro]``).
+        <no skpro>
         """
         from skpmd.linear._skpro_mixture import skpro_mixture
 
@@ -413,45 +255,52 @@ class FamilyMixture(ParticleRows):
             raise ValueError(f"{self.family} has {has}: ask for {name} or {name[4:]}.")
 
     def _log_density(self, p, y):
-        family = FAMILIES[self.family]
+        family = self._family
         inside = np.isfinite(y) & (y >= family.least) & (y <= np.ravel(family.largest(p)))
         inside &= (y % 1.0 == 0.0) | (not self.is_count)
         terms = family.log_density(np.where(inside, y, 0.5 * (not self.is_count))[:, None], p)
         top = terms.max(axis=1)
         terms = np.exp(terms - np.where(np.isfinite(top), top, 0.0)[:, None])
-        found = np.where(top < np.inf, np.log(_average(terms, p)), 0.0) + top
+        found = np.where(top < np.inf, np.log(p.average(terms)), 0.0) + top
         return np.where(inside, found, -np.inf)
+
+    def _variances(self, p, _, within):
+        """Variances (r,) of means between particles, with those within them."""
+        mean = self._family.mean(p)
+        return p.average((mean - p.average(mean)[:, None]) ** 2 + within(p))
+
+    def _probability(self, y, upper):
+        return self._at(y, partial(self._side, upper=upper))
 
     def _side(self, p, y, upper):
         """Probabilities above y, or up to it."""
-        family = FAMILIES[self.family]
+        family = self._family
         y = np.floor(y) if self.is_count else y
         low = (y < family.least) | (y == -np.inf)
         high = y >= np.ravel(family.largest(p))
         some = np.where(low | high | ~np.isfinite(y), 0.5 * (not self.is_count), y)[:, None]
-        found = _average(family.above(some, p) if upper else family.below(some, p), p)
+        found = p.average(family.above(some, p) if upper else family.below(some, p))
         return np.select([low, high], [float(upper), float(not upper)], np.minimum(found, 1.0))
 
     def _scores(self, p, y, shares):
         """A sum of the score and of E|Y - Y'|, with such shares."""
-        score, own = ranked_scores(FAMILIES[self.family], p, y)
+        score, own = ranked_scores(self._family, p, y)
         return shares[0] * score + shares[1] * own
 
-    def _quantiles(self, eta, rows, tails):
-        """Values (j, r) with such probabilities below them, or above."""
-        family, p = FAMILIES[self.family], self._parameters(eta, rows)
-        out = np.empty((len(tails), len(eta)))
-        for j, (tail, upper) in enumerate(tails):
-            if tail == 0.0:
-                out[j] = np.ravel(family.largest(p)) if upper else family.least
-            else:
-                out[j] = quantile(family, p, tail, upper)
-        return out
+    def _quantiles(self, tails):
+        """Values (j, n) with such probabilities below them, or above."""
+        family = self._family
+
+        def of(p, _):
+            out = np.empty((len(tails), len(p.mu)))
+            for j, (tail, upper) in enumerate(tails):
+                if tail == 0.0:
+                    out[j] = np.ravel(family.largest(p)) if upper else family.least
+                else:
+                    out[j] = quantile(family, p, tail, upper)
+            return out
+
+        return self._by_tiles(of)
 
 
-fill_docstrings(_TEXTS, *vars(FamilyMixture).values())
-
-
-def _average(terms, p):
-    """Averages (r,) over particles of terms (r, m)."""
-    return np.einsum("ij,j->i", terms, p.weights)
+fill_docstrings(TEXTS, *vars(FamilyMixture).values())

@@ -13,7 +13,8 @@ from scipy.sparse import issparse, vstack
 from skpmd._base.utils import as_floats
 from skpmd._runtime.threads import each
 from skpmd._typing import ArrayLike
-from skpmd.linear._family_distributions import FAMILIES, LINKS, Parameters
+from skpmd.linear._families import FAMILIES
+from skpmd.linear._family import LINKS, Parameters
 from skpmd.predictive import PredictiveDistribution
 
 LANES = 64  # Rows of a tile: of 4,000 particles it has 2 MB.
@@ -128,85 +129,58 @@ class ParticleRows(PredictiveDistribution):
 
     # ------------------------------------------------------------------ an array of rows
     @property
-    def shape(self) -> tuple[int, int]:
-        """(n, 2), the shape of the array of means and standard deviations."""
-        return len(self), 2
-
-    @property
     def is_count(self) -> bool:
         """Whether targets are counts, which have probabilities in the place of densities."""
-        return FAMILIES[self.family].kind == "count"
+        return self._family.kind == "count"
+
+    @property
+    def _family(self):
+        return FAMILIES[self.family]()
 
     def __len__(self):
         return self.design.shape[0]
 
-    def __getitem__(self, rows):
-        """The distributions of some rows: an integer, a slice, a mask or integers."""
-        rows = np.atleast_1d(np.arange(len(self))[rows])
-        if rows.ndim > 1:
-            raise IndexError(f"rows must be picked by an index of one axis, got {rows.ndim} axes.")
+    def _part(self, rows):
         part = copy(self)
         part.design, part.offset = self.design[rows], self.offset[rows]
         part.trials = None if self.trials is None else self.trials[rows]
         return part
-
-    def __array__(self, dtype=None, copy=None):
-        if copy is False:
-            raise ValueError("a FamilyMixture is no array: leave copy=False out.")
-        table = np.column_stack([self.mean(), self.std()])
-        return table if dtype is None else table.astype(dtype)
 
     def __repr__(self):
         return f"FamilyMixture({self.family!r}, {len(self)} rows, {len(self.weights)} particles)"
 
     # ------------------------------------------------------------------ tiles
     def _tile(self, start):
-        """Rows of the tile that starts there, and their linear predictors (r, m)."""
-        rows = slice(start, start + LANES)
+        """`Parameters` of all particles for the rows of the tile that starts there, and these."""
+        rows, link, family = slice(start, start + LANES), LINKS[self.link], self._family
         some = self.design[rows]
         tile = np.zeros((LANES, self.design.shape[1]))  # Sums of a product depend on its shape.
         tile[: some.shape[0]] = some.toarray() if issparse(some) else some
-        eta = (tile @ self.coefficients.T)[: some.shape[0]]
-        return rows, eta + self.offset[rows, None]
-
-    def _parameters(self, eta, rows):
-        """`Parameters` of all particles."""
-        mean, rest = LINKS[self.link]
+        eta = (tile @ self.coefficients.T)[: some.shape[0]] + self.offset[rows, None]
+        rest = link.rest(eta) if family.needs_rest else None
+        trials = None if self.trials is None else self.trials[rows, None]
         return Parameters(
-            mean(eta),
-            rest(eta) if FAMILIES[self.family].needs_rest else None,
-            tuple(self.dispersion.T),
-            None if self.trials is None else self.trials[rows, None],
-            self.weights,
-        )
+            link.mean(eta), rest, tuple(self.dispersion.T), trials, self.weights
+        ), rows
 
     def _by_tiles(self, function):
-        """Results (..., n) of a function of the linear predictors of a tile and of its rows."""
+        """Results (..., n) of a function of the `Parameters` of a tile and of its rows."""
 
         def one(start):
             with np.errstate(all="ignore"):
-                rows, eta = self._tile(start)
-                return function(eta, rows)
+                return function(*self._tile(start))
 
         return np.concatenate(each(one, range(0, max(len(self), 1), LANES)), axis=-1)
 
     def _at(self, y, function):
         """Values of a function of parameters and of targets (r,), for each row of y."""
-        y, n = as_floats("y", y), len(self)
-        if y.ndim and y.shape[-1] != n:
-            raise ValueError(
-                f"y must be a number or have as many values as there are rows, shape ({n},) or "
-                f"(..., {n}), got {y.shape}."
-            )
-        if np.isnan(y).any():
-            raise ValueError("y must not hold nan: leave rows without a value out.")
+        y, n = self._targets(y), len(self)
         y = y if y.ndim else np.full(n, y)
         table = y.reshape(prod(y.shape[:-1]), n)
 
-        def values(eta, rows):
-            p = self._parameters(eta, rows)
+        def values(p, rows):
             found = [function(p, one[rows]) for one in table]
-            return np.reshape(found, (len(table), len(eta)))
+            return np.reshape(found, (len(table), len(p.mu)))
 
         return self._by_tiles(values).reshape(y.shape)
 

@@ -4,7 +4,7 @@ A response says how many rows of coefficients there are, which model and which c
 what y is for kernels, and in which frame, of units, a posterior is found.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from skpmd._rows.rows import Rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
-from skpmd.linear._families import link_of
+from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._normal import NormalModel
@@ -96,12 +96,50 @@ class Classes(NamedTuple):
 class Distribution(NamedTuple):
     """Numbers, counts, amounts, shares or ordered classes, of a family."""
 
-    family: Any
+    family: Family
     centre: float = 0.0  # Of y, which is in units from there; 0 and 1 but for real families.
     unit: float = 1.0
     location: float = 0.0  # The linear predictor that an intercept is relative to.
 
     n_rows = 1
+
+    @classmethod
+    def of(cls, family, y, weight, known_part, fit_intercept):
+        """That of y (n,) of a family, whose rows have weights or None.
+
+        ``known_part`` are the offset of predictors and trials, or None. The intercept is about the
+        link of the mean of y: of the sum of y over that of exposures or trials, and less the mean
+        offset.
+        """
+        offset, trials = known_part
+        weight = np.ones(len(y)) if weight is None else weight
+        n = weight.sum()
+        if family.link == "identity":
+            y = y if offset is None else y - offset
+            mean = weight @ y / n
+            sd = np.sqrt(weight @ (y - mean) ** 2 / n)
+            unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
+            return cls(family, float(mean) if fit_intercept else 0.0, unit)
+        least = 0.5 if family.kind == "count" else 0.0  # Where all y are zero, or negative.
+        if family.is_real:  # With another link the scale of y is that of its dispersion alone.
+            unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
+            family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
+        if not fit_intercept:
+            return cls(family)
+        total, size = weight @ y, n
+        if trials is not None:
+            size = weight @ trials
+        elif family.link == "log" and offset is not None:
+            total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
+        if family.link == "log":
+            mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
+        else:
+            mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
+        with np.errstate(divide="ignore"):
+            location = float(LINKS[family.link].predictor(mean))
+        if family.link != "log" and offset is not None:
+            location -= float(weight @ offset / n)
+        return cls(family, location=location)
 
     @property
     def has_cutpoints(self):
@@ -182,7 +220,7 @@ class Distribution(NamedTuple):
         ]  # fmt: skip
         if known[0] is not None:
             known[0] = self.unit * known[0]
-        found = distribution_of(self.family, y, weight, known, parameters.fit_intercept)
+        found = self.of(self.family, y, weight, known, parameters.fit_intercept)
         rows = Rows.of(found.since(new, self), max(1, -(-len(rows) // rows.n_batches)))
         return found, rows, retained._replace(rows=found.since(old, self))
 
@@ -296,79 +334,8 @@ class Between(NamedTuple):
         both = np.isfinite(of_other) & np.isfinite(of_one)  # Both are flat where no mass is.
         return np.where(both, of_other, 0.0) - np.where(both, of_one, 0.0)
 
-    def at(self, theta):
-        """The linear map next to a point (d,); it is the same anywhere but for dispersions."""
+    def pull_back(self, gradient, theta):
+        """See `Units.pull_back`; next to a point (d,), for dispersions bend the map."""
         steps = _STEP * np.eye(len(theta))
         rise = self.outward(theta + steps) - self.outward(theta - steps)
-        return Linear(rise.T / (2.0 * _STEP))
-
-
-class Linear(NamedTuple):
-    """A linear map of coordinates."""
-
-    matrix: np.ndarray  # (d, d)
-
-    def pull_back(self, gradient):
-        """See `Units.pull_back`."""
-        return gradient @ self.matrix
-
-
-def distribution_of(family, y, weight, known_part, fit_intercept):
-    """The `Distribution` of these y (n,), whose rows have weights or None.
-
-    ``known_part`` are the offset of predictors and trials, or None. The intercept is about the link
-    of the mean of y: of the sum of y over that of exposures or trials, and less the mean offset.
-    """
-    offset, trials = known_part
-    weight = np.ones(len(y)) if weight is None else weight
-    n = weight.sum()
-    if family.link == "identity":
-        y = y if offset is None else y - offset
-        mean = weight @ y / n
-        sd = np.sqrt(weight @ (y - mean) ** 2 / n)
-        unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
-        return Distribution(family, float(mean) if fit_intercept else 0.0, unit)
-    least = 0.5 if family.is_count else 0.0  # Where all y are zero, or negative.
-    if family.is_real:  # With another link the scale of y is that of its dispersion alone.
-        unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
-        family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
-    if not fit_intercept:
-        return Distribution(family)
-    total, size = weight @ y, n
-    if trials is not None:
-        size = weight @ trials
-    elif family.link == "log" and offset is not None:
-        total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
-    if family.link == "log":
-        mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
-    else:
-        mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
-    location = float(link_of(family.link, mean))
-    if family.link != "log" and offset is not None:
-        location -= float(weight @ offset / n)
-    return Distribution(family, location=location)
-
-
-def refuse_targets(family, y, trials):
-    """ValueError where the family cannot have one of these y (n,)."""
-    admitted = family.admits(y, trials)
-    if not admitted.all():
-        i = int(np.flatnonzero(~admitted)[0])
-        raise ValueError(
-            f"y must hold {family.of_what} for family={family.name!r}, and has {y[i]:g} in row "
-            f"{i}: give another family, or leave such rows out."
-        )
-
-
-def explained(family, y, mean, size, shape, weight):
-    """D^2 of means (n,) of y, whose null model is one rate; R^2 where there is no deviance.
-
-    ``size`` (n,) are trials or exposures, ``shape`` is that of a negative binomial.
-    """
-    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-    null = size * (weight @ y) / (weight @ size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left, of_null = (weight @ family.deviance(y, mu, size, shape) for mu in (mean, null))
-    if not of_null > 0.0:
-        return 1.0 if left <= 0.0 else 0.0
-    return float(1.0 - left / of_null)
+        return gradient @ (rise.T / (2.0 * _STEP))
