@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
@@ -48,43 +48,6 @@ TEXTS = {
         ValueError
             If y has another number of rows, or holds nan.
         """,
-    "<energy>": """
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n), default=None
-            Targets, in the units of the means; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
-        """,
-    "<draws>": """
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            Draws, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is not an integer of at least 0.
-        """,
-    "<names>": """
-        Parameters
-        ----------
-        index, columns : pandas.Index, default=None
-            Names of the n rows and of the one column, as in the data frame of the targets; numbers
-            by default.
-
-        Returns
-        -------
-        """,
-    "<no skpro>": """
-        Raises
-        ------
-        ImportError
-            If skpro is not installed (``pip install skpmd[skpro]``).
-        """,
 }
 
 
@@ -121,7 +84,7 @@ class PredictiveDistribution:
     """Base of the distributions of n rows that ``predict_proba`` of regressors returns.
 
     Scores, decisions and displays take any of them: `NormalMixture`, and `FamilyMixture` of linear
-    models. All have ``mean``, ``var``, ``energy``, ``crps`` and ``sample``, and what is below.
+    models. All have ``sample`` and a density, or probabilities of counts, and what is below.
     Methods have the same names as in skpro's distributions, return arrays, and treat each row by
     itself. Conversion to an array gives means and standard deviations, shape (n, 2). Indexing
     selects rows. Methods of ``y`` take one number for all rows, an array of shape (n,), or an array
@@ -158,9 +121,50 @@ class PredictiveDistribution:
         table = np.column_stack([self.mean(), self.std()])
         return table if dtype is None else table.astype(dtype)
 
-    # ------------------------------------------------------------------ what follows from others
+    @classmethod
+    def joined(cls: type[Self], parts: Sequence[Self]) -> Self:
+        """Join the rows of several distributions into one.
+
+        Parameters
+        ----------
+        parts : sequence of distributions of this class
+            At least one distribution; all must have the same particles, or as many components.
+
+        Returns
+        -------
+        NormalMixture or FamilyMixture
+            Rows of all parts, in this order.
+
+        Raises
+        ------
+        ValueError
+            If parts have other particles or components.
+        """
+        return parts[0]._joined(parts)
+
+    # ------------------------------------------------------------------ moments
+    def mean(self) -> Array:
+        """Means, shape (n,).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Values in the units of y.
+        """
+        return self._mean()
+
+    def var(self) -> Array:
+        """Variances, shape (n,): within components, or particles, and between them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Variances in squared units of y.
+        """
+        return self._var()
+
     def std(self) -> Array:
-        """Standard deviations, shape (n,), the square roots of ``var``.
+        """Standard deviations, shape (n,), the square roots of `var`.
 
         Returns
         -------
@@ -169,6 +173,7 @@ class PredictiveDistribution:
         """
         return np.sqrt(self.var())
 
+    # ------------------------------------------------------------------ density and probabilities
     def log_score(self, y: ArrayLike) -> Array:
         """Log density of row i at y_i, or of counts log probability.
 
@@ -212,6 +217,7 @@ class PredictiveDistribution:
 
     surv = sf  # its name in skpro
 
+    # ------------------------------------------------------------------ quantiles
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles, the least values whose `cdf` is q or more.
 
@@ -261,6 +267,62 @@ class PredictiveDistribution:
         tail = check_level(level)[0]
         return self._quantiles([(tail, False), (tail, True)]).T
 
+    # ------------------------------------------------------------------ scores
+    def energy(self, y: ArrayLike | None = None) -> Array:
+        """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n), default=None
+            Targets, in the units of the means; a single number is used for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Mean distances, in the units of y.
+
+        <errors>
+        """
+        return self._energy(y)
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
+
+        It is the integral of the squared difference of the cdf and of a step at y_i, of counts the
+        sum over all of them: E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21).
+
+        <y>
+            Scores.
+
+        <errors>
+        """
+        return self._crps(y)
+
+    # ------------------------------------------------------------------ skpro
+    def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
+        """Convert to a distribution object of skpro, of shape (n, 1).
+
+        Parameters
+        ----------
+        index, columns : pandas.Index, default=None
+            Names of the n rows and of the one column, as in the data frame of the targets; numbers
+            by default.
+
+        Returns
+        -------
+        skpro.distributions.base.BaseDistribution
+            Of one normal a `skpro.distributions.Normal`; of several a subclass of skpro's
+            NormalMixture that computes the energy correctly; of others one that asks this object.
+
+        Raises
+        ------
+        ImportError
+            If skpro is not installed (``pip install skpmd[skpro]``).
+        ValueError
+            If the standard deviation of a normal is 0.
+        """
+        return self._to_skpro(index, columns)
+
     def _targets(self, y):
         """y as an array of numbers, one or (n,) or (..., n); ValueError where it is none."""
         y, n = as_floats("y", y), len(self)
@@ -278,7 +340,8 @@ class NormalMixture(PredictiveDistribution):
     """Distributions of n rows, each a mixture of k normals with its own or shared weights.
 
     Methods, rows and shapes are as of `PredictiveDistribution`. Quantiles are accurate to about 14
-    digits relative to the width of the distribution there.
+    digits relative to the width of the distribution there. Scores are in closed form (Grimit et al.
+    2006), and take time proportional to k^2 n.
 
     Parameters
     ----------
@@ -322,28 +385,15 @@ class NormalMixture(PredictiveDistribution):
             raise ValueError(f"stds must be at least 0, got {self.stds.min()}.")
         self.weights = np.broadcast_to(_shares(weights, self.means.shape), self.means.shape)
 
-    @classmethod
-    def joined(cls, parts: Sequence[NormalMixture]) -> NormalMixture:
-        """Join the rows of several distributions into one.
-
-        Parameters
-        ----------
-        parts : sequence of NormalMixture
-            At least one distribution; all must have the same number of components.
-
-        Returns
-        -------
-        NormalMixture
-            Rows of all parts, in this order.
-        """
-        tables = ([getattr(one, name) for one in parts] for name in ("means", "stds", "weights"))
-        whole = copy(parts[0])  # Without normalising the weights again.
-        whole.means, whole.stds, whole.weights = (np.concatenate(one, axis=1) for one in tables)
-        return whole
-
     # ------------------------------------------------------------------ an array of rows
     def __len__(self):
         return self.means.shape[1]
+
+    def _joined(self, parts):
+        tables = ([getattr(one, name) for one in parts] for name in ("means", "stds", "weights"))
+        whole = copy(self)  # Without normalising the weights again.
+        whole.means, whole.stds, whole.weights = (np.concatenate(one, axis=1) for one in tables)
+        return whole
 
     def _part(self, rows):
         part = copy(self)  # without normalising the weights again, which could cost a digit
@@ -355,24 +405,10 @@ class NormalMixture(PredictiveDistribution):
         return f"NormalMixture({len(self)} rows, {len(self.means)} components)"
 
     # ------------------------------------------------------------------ moments
-    def mean(self) -> Array:
-        """Means, shape (n,).
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values in the units of y.
-        """
+    def _mean(self):
         return weighted(self.weights, self.means)
 
-    def var(self) -> Array:
-        """Variances, shape (n,): within components and between them.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Variances in squared units of y.
-        """
+    def _var(self):
         return weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
     def expectation(self, f: Callable[..., Any]) -> Array:
@@ -472,14 +508,7 @@ class NormalMixture(PredictiveDistribution):
         return self.means[component, rows] + self.stds[component, rows] * noise
 
     # ------------------------------------------------------------------ scores
-    def energy(self, y: ArrayLike | None = None) -> Array:
-        """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
-
-        <energy>
-            Mean distances, in the units of y.
-
-        <errors>
-        """
+    def _energy(self, y):
         if y is not None:
             return self._at(
                 y, lambda y: weighted(self.weights, mean_abs(self.means - y, self.stds))
@@ -494,32 +523,10 @@ class NormalMixture(PredictiveDistribution):
             total += weight * (pairs - self.weights[i] * distance[0])
         return total
 
-    def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
-
-        The score is E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed
-        form (Grimit et al. 2006). It takes time proportional to k^2 n.
-
-        <y>
-            Scores.
-
-        <errors>
-        """
+    def _crps(self, y):
         return self.energy(as_floats("y", y)) - 0.5 * self.energy()
 
-    # ------------------------------------------------------------------ skpro
-    def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
-        """Convert to a distribution object of skpro, of shape (n, 1).
-
-        <names>
-        skpro.distributions.Normal or skpro.distributions.NormalMixture
-            A Normal for one component, otherwise a subclass of skpro's NormalMixture that computes
-            the energy correctly.
-
-        <no skpro>
-        ValueError
-            If a standard deviation is 0.
-        """
+    def _to_skpro(self, index, columns):
         if not (self.stds > 0.0).all():
             raise ValueError(
                 f"to_skpro needs standard deviations above 0, and {(self.stds == 0.0).sum()} of "
