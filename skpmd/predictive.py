@@ -185,8 +185,21 @@ class PredictiveDistribution:
         found: Array = getattr(self, "log_pmf" if self.is_count else "log_pdf")(y)
         return found
 
+    def log_pdf(self, y: ArrayLike) -> Array:
+        """Log density of row i at y_i; infinite at the value of a constant.
+
+        <y>
+            Log densities, in nats, per unit of y.
+
+        Raises
+        ------
+        ValueError
+            If values are counts, y has another number of rows, or it holds nan.
+        """
+        return self._log_pdf(y)
+
     def pdf(self, y: ArrayLike) -> Array:
-        """Density of row i at y_i, the exponential of ``log_pdf``.
+        """Density of row i at y_i, the exponential of `log_pdf`.
 
         <y>
             Densities, per unit of y.
@@ -454,14 +467,7 @@ class NormalMixture(PredictiveDistribution):
         return weighted(self.weights, total)
 
     # ------------------------------------------------------------------ density and probabilities
-    def log_pdf(self, y: ArrayLike) -> Array:
-        """Log density of row i at y_i; infinite at the value of a constant.
-
-        <y>
-            Log densities, in nats, per unit of y.
-
-        <errors>
-        """
+    def _log_pdf(self, y):
         return self._at(y, self._log_density)
 
     def log_cdf(self, y: ArrayLike) -> Array:

@@ -215,17 +215,7 @@ class FamilyMixture(PredictiveDistribution):
         return self._by_tiles(partial(self._variances, within=lambda p: 0.0))
 
     # ------------------------------------------------------------------ density or probability
-    def log_pdf(self, y: ArrayLike) -> Array:
-        """Log density of row i at y_i, of families that have one.
-
-        <y>
-            Log densities, in nats, per unit of y.
-
-        Raises
-        ------
-        ValueError
-            If the family is one of counts, y has another number of rows, or it holds nan.
-        """
+    def _log_pdf(self, y):
         self._check_kind(of_counts=False)
         return self._at(y, self._log_density)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._export import Variable
-from skpmd._rows.rows import Rows
+from skpmd._rows.rows import Rows, stacked_rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
@@ -195,10 +195,6 @@ class Distribution(NamedTuple):
             return np.bincount(codes, rows.weight, self.n_dispersions + 1)
         return np.array([rows.weight.sum()])
 
-    def reordered(self, rows, order):
-        """Rows as they are; see `Classes.reordered`."""
-        return rows
-
     def since(self, rows, other):
         """Rows whose y are in the units of another response, as ones in those of this."""
         y = self.targets(other.centre + other.unit * rows.y)
@@ -211,16 +207,11 @@ class Distribution(NamedTuple):
         new, old = rows.data, retained.rows
         if parameters.scale is None or (self.family.is_real and self.family.link != "identity"):
             return self, rows, retained
-        y = self.centre + self.unit * np.concatenate([old.y, new.y])
-        weight = np.concatenate([old.weight, new.weight])
-        known = [
-            None if getattr(new, name) is None
-            else np.concatenate([getattr(old, name), getattr(new, name)])
-            for name in ("offset", "exposure")
-        ]  # fmt: skip
-        if known[0] is not None:
-            known[0] = self.unit * known[0]
-        found = self.of(self.family, y, weight, known, parameters.fit_intercept)
+        # Of all columns but X, which may be in blocks.
+        both = stacked_rows(*(one._replace(X=one.weight[:, None]) for one in (old, new)))
+        y, offset = self.centre + self.unit * both.y, both.offset
+        known = None if offset is None else self.unit * offset, both.exposure
+        found = self.of(self.family, y, both.weight, known, parameters.fit_intercept)
         rows = Rows.of(found.since(new, self), max(1, -(-len(rows) // rows.n_batches)))
         return found, rows, retained._replace(rows=found.since(old, self))
 
@@ -237,52 +228,47 @@ class Frame(NamedTuple):
 
     def inward(self, u):
         """Coordinates as given, (..., d), of those of the fit."""
-        out, k = np.array(u, dtype=np.float64), self.response.n_dispersions
-        p, w = self._widths(out)
+        out, (slopes, intercept, phi) = np.array(u, dtype=np.float64), self._places
         unit = self.response.unit
-        out[..., w : w + k] = self.response.family.dispersions.natural(out[..., w : w + k])
-        out[..., :p] *= unit / self.columns.scale
-        out[..., p:w] = self._location + unit * out[..., p:w]
+        out[..., phi] = self.response.family.dispersions.natural(out[..., phi])
+        out[..., slopes] *= unit / self.columns.scale
+        out[..., intercept] = self._location + unit * out[..., intercept]
         if self.response.family.is_real:
-            out[..., w : w + 1] *= unit
+            out[..., phi.start] *= unit
         return out
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
-        out, k = np.array(theta, dtype=np.float64), self.response.n_dispersions
-        p, w = self._widths(out)
+        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
         unit = self.response.unit
         if self.response.family.is_real:
-            out[..., w : w + 1] /= unit
-        out[..., w : w + k] = self.response.family.dispersions.standard(out[..., w : w + k])
-        out[..., :p] *= self.columns.scale / unit
-        out[..., p:w] = (out[..., p:w] - self._location) / unit
+            out[..., phi.start] /= unit
+        out[..., phi] = self.response.family.dispersions.standard(out[..., phi])
+        out[..., slopes] *= self.columns.scale / unit
+        out[..., intercept] = (out[..., intercept] - self._location) / unit
         return out
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of given coordinates by those of the fit, (m,)."""
-        p, w = self._widths(u)
-        response, k = self.response, self.response.n_dispersions
-        n_units = w + (1 if response.family.is_real else 0)
-        linear = n_units * np.log(response.unit) - np.log(self.columns.scale).sum()
-        return linear + response.family.dispersions.log_jacobian(u[..., w : w + k])
+        (*_, phi), family = self._places, self.response.family
+        n_units = phi.start + (1 if family.is_real else 0)
+        linear = n_units * np.log(self.response.unit) - np.log(self.columns.scale).sum()
+        return linear + family.dispersions.log_jacobian(u[..., phi])
 
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
-        w = self._widths(theta)[1]
-        k = self.response.n_dispersions
-        phi = theta[..., w : w + k]
+        phi = theta[..., self._places[2]]
         if self.response.has_cutpoints:
             return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
         return (phi > 0.0).all(axis=-1)
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
-        out, (p, w) = np.array(theta, dtype=np.float64), self._widths(theta)
-        gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
-        out[..., p:w] += gap[..., None]
+        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
+        gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
+        out[..., intercept] += gap
         if self.columns.has_cutpoints:
-            out[..., w : w + self.response.n_dispersions] -= gap[..., None]
+            out[..., phi] -= gap
         return out
 
     def since(self, other):
@@ -291,18 +277,19 @@ class Frame(NamedTuple):
 
     def of(self, places):
         """The frame of the coordinates at some places; None where these are not all, in order."""
-        places = np.asarray(places).reshape(-1)
-        w = len(self.columns.scale) + self.columns.fit_intercept + self.response.n_dispersions
-        tail, p = places[len(places) - w + len(self.columns.scale) :], len(self.columns.scale)
-        if len(places) < w - p or not np.array_equal(tail, np.arange(p, w)):
+        slopes, _, phi = self._places
+        places, after = np.asarray(places).reshape(-1), np.arange(slopes.stop, phi.stop)
+        n = len(places) - len(after)
+        if n < 0 or not np.array_equal(places[n:], after):
             return None
-        return self._replace(columns=self.columns.only(places[: len(places) - (w - p)]))
+        return self._replace(columns=self.columns.only(places[:n]))
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
+        at_means = "where columns are at their means"
         out = ["per unit of the column"] * len(self.columns.scale)
-        out += ["where columns are at their means"] * self.columns.fit_intercept
-        of_dispersion = "where columns are at their means" if self.columns.has_cutpoints else ""
+        out += [at_means] * self.columns.fit_intercept
+        of_dispersion = at_means if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
         k = self.response.n_dispersions
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
@@ -312,9 +299,12 @@ class Frame(NamedTuple):
     def _location(self):
         return self.response.centre + self.response.location
 
-    def _widths(self, theta):
+    @property
+    def _places(self):
+        """Slices of slopes, of the intercept and of dispersions."""
         p = len(self.columns.scale)
-        return p, p + self.columns.fit_intercept
+        w = p + self.columns.fit_intercept
+        return slice(0, p), slice(p, w), slice(w, w + self.response.n_dispersions)
 
 
 class Between(NamedTuple):

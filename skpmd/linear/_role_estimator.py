@@ -3,6 +3,7 @@
 Constructors of estimators name them, and they have no coefficient.
 """
 
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skpmd._rows.table import group_size, is_in_memory, mapped
-from skpmd.linear._make_model import per_column
+from skpmd.linear._make_model import few, per_column
 
 _MAX_EXPOSURE = 1e300
 _PRIORS = {
@@ -98,7 +99,7 @@ def places_of(roles, names, n_columns):
             continue
         if isinstance(given, str):
             if names is None or given not in names:
-                known = "X has no names" if names is None else f"its columns are {_few(names)}"
+                known = "X has no names" if names is None else f"its columns are {few(names)}"
                 raise ValueError(f"{role}={given!r} is no column of X: {known}.")
             place = list(names).index(given)
         elif isinstance(given, Integral) and not isinstance(given, bool):
@@ -123,7 +124,7 @@ def split(X, places):
     if not len(left):
         raise ValueError("X has no columns beside those of roles: give one that has a coefficient.")
     columns = {role: _column(X, place) for role, place in places.items()}
-    return mapped(_Columns(left), X), columns
+    return mapped(partial(_some_columns, left), X), columns
 
 
 def known_part(columns):
@@ -137,15 +138,9 @@ def known_part(columns):
     return offset, trials
 
 
-class _Columns:
-    """Some columns of rows."""
-
-    def __init__(self, places):
-        self._places = places
-
-    def __call__(self, X):
-        some = X[:, self._places]
-        return some if issparse(some) else np.ascontiguousarray(some)
+def _some_columns(places, X):
+    some = X[:, places]
+    return some if issparse(some) else np.ascontiguousarray(some)
 
 
 def _column(X, place):
@@ -163,7 +158,3 @@ def _check(role, values, is_right, what):
             f"The column of {role} must hold numbers {what}, and has {values[i]:g} in row {i}: "
             "leave such rows out."
         )
-
-
-def _few(names):
-    return ", ".join(map(str, names[:5])) + ", ..." * (len(names) > 5)
