@@ -459,3 +459,29 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
                     if order > 1:
                         curvature[i, start + j] = w * (up * (1.0 - up) + down * (1.0 - down))
         total[i] += value
+
+
+@njit(**_KERNEL, error_model="numpy")
+def average_cumulative(table, raised, gaps, weights, out):
+    """Add averages over particles of probabilities of classes to ``out`` (K, n).
+
+    Predictors are ``table`` (m, n), of up to 128 rows; of cutpoints (m, K - 1) there are e^-cut in
+    ``raised`` and 1 - e^(those below - cut) in ``gaps``, 1 for the first; ``weights`` are (m,). A
+    class has F(cut - z) F(z - the cutpoint below) times the latter, without a difference.
+    """
+    (m, n_cuts), n = raised.shape, table.shape[1]
+    rate, scratch, above = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        for j in range(n):
+            rate[j] = table[i, j]
+            above[j] = weights[i]
+        _exponential(rate, scratch, n)
+        for k in range(n_cuts):
+            edge, gap = raised[i, k], gaps[i, k]
+            for j in range(n):
+                odds = rate[j] * edge
+                below = 1.0 / (1.0 + odds)
+                out[k, j] += gap * above[j] * below
+                above[j] = weights[i] * odds * below
+        for j in range(n):
+            out[n_cuts, j] += above[j]

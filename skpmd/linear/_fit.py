@@ -91,7 +91,7 @@ def modes_of(model, batches, power):
     They are those of normal posteriors of these heights, but no less than a share that keeps a mode
     whose mass is elsewhere than at its top.
     """
-    modes = [laplace(model, batches, start, power) for start in _starts(model, batches)]
+    modes = [laplace(model, batches, start, power) for start in model.starts(batches)]
     if len(modes) == 1:
         return [(modes[0], 1.0)]
     log_mass = _log_joint(model, batches, power, np.array([mode.mean for mode in modes]))
@@ -104,11 +104,6 @@ def modes_of(model, batches, power):
         if log_share > _LEAST_LOG_MASS and is_new:
             found.append((mode, max(np.exp(log_share), _LEAST_SHARE)))
     return found
-
-
-def _starts(model, batches):
-    """Where searches begin: where the model says, or at zero."""
-    return getattr(model, "starts", lambda _: [np.zeros(model.n_coordinates)])(batches)
 
 
 def _log_joint(model, batches, power, theta):

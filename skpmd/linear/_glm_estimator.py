@@ -18,7 +18,7 @@ from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import LinearParameters
-from skpmd.linear._response import Distribution, distribution_of, refuse_targets
+from skpmd.linear._response import Distribution
 from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
@@ -347,7 +347,7 @@ default="normal"
         X, y = self._validated(X, y, reset=response is None)
         y = np.asarray(y, dtype=np.float64)
         X, offset, trials = self._split(X)
-        refuse_targets(family, y, trials)
+        family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         if response is None and not isinstance(self.prior, str):
@@ -355,7 +355,7 @@ default="normal"
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
-            response = distribution_of(family, y, weight, (offset, trials), self.fit_intercept)
+            response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
         if offset is not None:
             offset = offset / response.unit
         rows = Rows(X, response.targets(y), weight, self.batch_size, offset=offset, exposure=trials)

@@ -17,7 +17,6 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._response import explained, refuse_targets
 from skpmd.predictive import Uncertainty
 
 
@@ -234,7 +233,7 @@ class GLMPredictions(RegressorMixin):
         X, y = self._validated(X, y)
         X, offset, trials = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response
-        refuse_targets(response.family, y, trials)
+        response.family.check(y, trials)
         theta = own_particles(self.posterior_)
         if n_draws is not None:
             draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
@@ -270,7 +269,7 @@ class GLMPredictions(RegressorMixin):
         family, shape = self._state.response.family, self.dispersion_.get("shape", np.inf)
         size = np.exp(found.offset) if family.link == "log" else np.ones(len(y))
         size = size if found.trials is None else found.trials
-        return explained(family, y, found.mean(), size, shape, sample_weight)
+        return family.explained(y, found.mean(), size, shape, sample_weight)
 
     def _check_rows_of_fit(self, times):
         """ValueError where rows that are to be left out are not those of the fit."""

@@ -37,7 +37,7 @@ from skpmd.linear._column_scale import warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._make_model import PRIORS, in_columns, is_mean_field, linear_model
+from skpmd.linear._make_model import PRIORS, axes_of, in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
@@ -50,7 +50,6 @@ from skpmd.linear._merge import (
 from skpmd.linear._task import (
     LinearState,
     Task,
-    axes_of,
     results_of_task,
     state_after_part,
     task_of,

@@ -6,7 +6,6 @@ Each row is treated by itself, in tiles of one shape: no bit depends on what sta
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from scipy.special import entr, log_expit, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +18,7 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
-from skpmd.linear._family_kernels import _exponential
+from skpmd.linear._family_kernels import average_cumulative
 from skpmd.linear._kernels_single import LANES
 from skpmd.predictive import Uncertainty
 
@@ -336,29 +335,3 @@ def log_probability(eta, lower, upper):
     with np.errstate(divide="ignore"):
         between = np.log(-np.expm1(lower - upper))
     return log_expit(upper - eta) + log_expit(eta - lower) + between
-
-
-@njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
-def average_cumulative(table, raised, gaps, weights, out):
-    """Add averages over particles of probabilities of classes to ``out`` (K, n).
-
-    Predictors are ``table`` (m, n), of up to 128 rows; of cutpoints (m, K - 1) there are e^-cut in
-    ``raised`` and 1 - e^(those below - cut) in ``gaps``, 1 for the first; ``weights`` are (m,). A
-    class has F(cut - z) F(z - the cutpoint below) times the latter, without a difference.
-    """
-    (m, n_cuts), n = raised.shape, table.shape[1]
-    rate, scratch, above = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for i in range(m):
-        for j in range(n):
-            rate[j] = table[i, j]
-            above[j] = weights[i]
-        _exponential(rate, scratch, n)
-        for k in range(n_cuts):
-            edge, gap = raised[i, k], gaps[i, k]
-            for j in range(n):
-                odds = rate[j] * edge
-                below = 1.0 / (1.0 + odds)
-                out[k, j] += gap * above[j] * below
-                above[j] = weights[i] * odds * below
-        for j in range(n):
-            out[n_cuts, j] += above[j]

@@ -9,7 +9,7 @@ quantile: averages of probabilities are then right to a few 1e-4 there.
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from skpmd.linear._family_distributions import Parameters
+from skpmd.linear._family import Parameters
 
 N_CHOSEN = 256  # Particles that stand for more of them; relative to tails of 1/20, and more below.
 N_FIRST = 64  # Particles that find about where a quantile is.
@@ -83,13 +83,11 @@ class Coordinate:
     def __init__(self, family, p):
         mean, square = family.mean(p), family.square_scale(p)
         self.kind = family.kind
-        self.centre = _averages(mean, p)
+        self.centre = p.average(mean)
         between = (mean - self.centre[:, None]) ** 2
-        self.scale = np.sqrt(_averages(square + between, p))
+        self.scale = np.sqrt(p.average(square + between))
         if self.kind == "real":
-            self.scale *= (
-                3.0  # The hyperbolic sine is nearly straight in the middle, and so far out.
-            )
+            self.scale *= 3.0  # The hyperbolic sine is nearly straight there, and so far out.
             self.start, self.slope = np.zeros(len(mean)), np.full(len(mean), 1.0 / 3.0)
         elif self.kind == "positive":
             self.slope = np.sqrt(np.log1p((self.scale / self.centre) ** 2))
@@ -210,7 +208,7 @@ def score_of(family, p, coordinate, upper):
             trials=None if p.trials is None else p.trials[rows],
         )
         terms = family.above(x, some) if upper else family.below(x, some)
-        z = ndtri(np.clip(_averages(terms, p), 0.0, 1.0))
+        z = ndtri(np.clip(p.average(terms), 0.0, 1.0))
         return -z if upper else z
 
     return score
@@ -281,7 +279,7 @@ def _integrals(family, p, y, low, high):
         half = 0.5 * (places[side + 1] - places[side])
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
             x, derivative = coordinate.values(places[side] + half * (1.0 + node), rows)
-            below = _averages(family.below(x[:, None], p), p)
+            below = p.average(family.below(x[:, None], p))
             length = weight * half * derivative
             score += length * (1.0 - below if side else below) ** 2
             self_energy += 2.0 * length * below * (1.0 - below)
@@ -296,14 +294,9 @@ def _sums(family, p, y, low, high):
         k = low + step
         there = k <= high
         terms = np.exp(family.log_density(np.minimum(k, high)[:, None], p))
-        below = np.where(there, np.minimum(below + _averages(terms, p), 1.0), 1.0)
+        below = np.where(there, np.minimum(below + p.average(terms), 1.0), 1.0)
         share = np.clip(y - k, 0.0, 1.0)  # Of the interval [k, k + 1) that is below y.
         term = share * below**2 + (1.0 - share) * (1.0 - below) ** 2
         score += np.where(there, term, 0.0)
         self_energy = self_energy + 2.0 * below * (1.0 - below)
     return score, self_energy
-
-
-def _averages(terms, p):
-    """Averages (r,) over particles, whose weights may be those of each row."""
-    return np.einsum("ij,ij->i", terms, np.broadcast_to(p.weights, terms.shape))
