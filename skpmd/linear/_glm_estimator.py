@@ -9,17 +9,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._base.options import LOOP_CONSTRAINTS, posterior_of_prior
+from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
 from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
-from skpmd.linear._fit import PROPOSALS
 from skpmd.linear._glm_predict import GLMPredictions
-from skpmd.linear._hmc import MOVES
 from skpmd.linear._linear_estimator import LinearEstimator
-from skpmd.linear._make_model import PRIORS, LinearParameters
+from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets
 from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
@@ -192,25 +190,12 @@ default="normal"
     """
 
     _parameter_constraints: dict = {
+        **LinearEstimator._parameter_constraints,
         "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
-        "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
-        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
-        "prior_scale": [
-            StrOptions({"auto", "evidence"}), Interval(Real, 1e-30, 1e30, closed="both"),
-            "array-like", dict,
-        ],
-        "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
         "dispersion_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both"), None],
-        "scale": [StrOptions({"auto"}), None],
-        "fit_intercept": ["boolean"],
-        "proposal": [StrOptions(set(PROPOSALS))],
-        "moves": [StrOptions(set(MOVES))],
-        "warm_start": ["boolean"],
-        **LOOP_CONSTRAINTS,
-    }  # fmt: skip
+    }
     _roles = ("exposure", "offset", "trials")
     _frozen_parameters = (
         *LinearEstimator._frozen_parameters, "family", "link", "exposure", "offset", "trials",
@@ -295,35 +280,6 @@ default="normal"
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of coefficients and dispersion.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns with coefficients, in any units, and those with roles. X may also be data in
-            blocks (`skpmd.data.Blocks`).
-        y : array-like of shape (n_samples,), optional
-            What the family has: any numbers, counts, positive numbers, successes or shares.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianGLMRegressorPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the family cannot have such y, the link is none of its links, or a role is no column.
-        """
-        self._fitted(X, y, sample_weight)
-        return self
 
     @in_parts
     @fit_context(prefer_skip_nested_validation=False)
@@ -413,8 +369,7 @@ default="normal"
         return self._record(LinearParameters, covariance_type="full", prior_scale=scale)
 
     def __sklearn_tags__(self):
-        """Tags: sparse input is fine, and y may have to be positive."""
+        """Tags: y may have to be positive."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.positive_only = self.family not in ("normal", "student_t")
         return tags
