@@ -33,6 +33,8 @@ class LinearClassifier(ClassProbabilities, ClassifierMixin, LinearEstimator):
     (2, n): of their averages, and on average.
     """
 
+    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
+
     @available_if(_takes_parts)
     @in_parts
     @fit_context(prefer_skip_nested_validation=False)

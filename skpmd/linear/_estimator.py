@@ -281,7 +281,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
     }  # fmt: skip
-    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
     _alike = "class_weight", "temperature"
 
     def __init__(

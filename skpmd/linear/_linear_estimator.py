@@ -418,10 +418,10 @@ class LinearEstimator(ParticleResults):
             have, or ``n_draws`` is not a positive integer.
         """
         check_is_fitted(self)
-        X, y = self._validated(X, y)
+        (X, y), draws = self._validated(X, y), None
         if n_draws is not None:
             draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
-        return self._log_likelihoods(X, y, None if n_draws is None else draws)
+        return self._log_likelihoods(X, y, draws)
 
     def _own(self, draws):
         """All particles, or draws in given units, in those that the posterior was found in."""

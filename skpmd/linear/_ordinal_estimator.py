@@ -168,7 +168,6 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     _frozen_parameters = (
         "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
     )  # fmt: skip
-    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
 
     def __init__(
         self,
