@@ -26,6 +26,7 @@ from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._column_scale import in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
+from skpmd.linear._linear_estimator import SCALE
 from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES
 from skpmd.linear._posterior import GaussianPosterior
@@ -273,14 +274,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
     _parameter_constraints: dict = {
         **LinearClassifier._parameter_constraints,
         "prior": [StrOptions(set(PRIORS)), Posterior, GaussianPosterior, BaseEstimator],
-        "prior_scale": [
-            StrOptions({"evidence"}), Interval(Real, 1e-30, 1e30, closed="both"), "array-like",
-            dict,
-        ],
+        "prior_scale": [StrOptions({"evidence"}), SCALE, "array-like", dict],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
-    }  # fmt: skip
+    }
     _alike = "class_weight", "temperature"
 
     def __init__(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
@@ -16,7 +16,7 @@ from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
-from skpmd.linear._linear_estimator import LinearEstimator
+from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets
 from skpmd.linear._role_estimator import RoleColumns
@@ -194,7 +194,7 @@ default="normal"
         "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
-        "dispersion_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "dispersion_prior_scale": [SCALE, None],
     }
     _roles = ("exposure", "offset", "trials")
     _frozen_parameters = (

@@ -60,6 +60,8 @@ from skpmd.linear._task import (
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
 
+# Squares of scales, and of their inverses, have to be numbers.
+SCALE = Interval(Real, 1e-30, 1e30, closed="both")
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
 
@@ -72,23 +74,18 @@ class LinearEstimator(ParticleResults):
     `_completed`.
     """
 
-    _parameter_constraints: dict = {  # Those of parameters that a family lacks are never used.
+    _parameter_constraints: dict = {
+        **LOOP_CONSTRAINTS,
         "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
         "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
-        # Squares of scales, and of their inverses, have to be numbers.
-        "prior_scale": [
-            StrOptions({"auto", "evidence"}), Interval(Real, 1e-30, 1e30, closed="both"),
-            "array-like", dict,
-        ],
+        "prior_scale": [StrOptions({"auto", "evidence"}), SCALE, "array-like", dict],
         "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "intercept_prior_scale": [SCALE],
         "scale": [StrOptions({"auto"}), None],
         "fit_intercept": ["boolean"],
         "proposal": [StrOptions(set(PROPOSALS))],
         "moves": [StrOptions(set(MOVES))],
-        "warm_start": ["boolean"],
-        **LOOP_CONSTRAINTS,
-    }  # fmt: skip
+    }
     _frozen_parameters: tuple[str, ...] = (
         "prior", "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale",
         "fit_intercept",
