@@ -281,35 +281,6 @@ default="normal"
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of coefficients and dispersion.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns with coefficients, in any units, and those with roles. X may also be data in
-            blocks (`skpmd.data.Blocks`).
-        y : array-like of shape (n_samples,), optional
-            What the family has: any numbers, counts, positive numbers, successes or shares.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianGLMRegressorPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the family cannot have such y, the link is none of its links, or a role is no column.
-        """
-        self._fitted(X, y, sample_weight)
-        return self
-
     @in_parts
     @fit_context(prefer_skip_nested_validation=False)
     def partial_fit(
@@ -398,8 +369,7 @@ default="normal"
         return self._record(LinearParameters, covariance_type="full", prior_scale=scale)
 
     def __sklearn_tags__(self):
-        """Tags: sparse input is fine, and y may have to be positive."""
+        """Tags: y may have to be positive."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.positive_only = self.family not in ("normal", "student_t")
         return tags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,14 +13,12 @@ from skpmd._base.validation import (
     checked_weights,
     encode,
     encode_known,
-    fit_context,
     naming_unordered,
 )
-from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
-from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
+from skpmd._typing import ArrayLike, FilePath, Seed
+from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
-from skpmd.linear._linear_estimator import LinearEstimator
 from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
@@ -28,7 +26,7 @@ from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 
-class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstimator):
+class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassifier):
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
@@ -163,14 +161,13 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     """
 
     _parameter_constraints: dict = {
-        **LinearEstimator._parameter_constraints,
+        **LinearClassifier._parameter_constraints,
         "categories": ["array-like", None],
         "offset": [str, Integral, None],
     }
     _frozen_parameters = (
         "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
     )  # fmt: skip
-    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
 
     def __init__(
         self,
@@ -236,73 +233,6 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of coefficients and cutpoints.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns with coefficients, in any units, and that of the offset. X may also be data in
-            blocks (`skpmd.data.Blocks`).
-        y : array-like of shape (n_samples,), optional
-            Labels of two classes or more.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianOrdinalClassifierPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If y has one class only and no categories are given, or a label that is none of them.
-        """
-        self._fitted(X, y, sample_weight)
-        return self
-
-    @in_parts
-    @fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Update the posterior with more rows, which are then no longer needed.
-
-        It is as in `BayesianLogisticRegressionPMD.partial_fit`: classes may come one by one. If a
-        call fails in any way, the estimator remains unchanged.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns as in `fit`; the first rows decide on centres and units.
-        y : array-like of shape (n_samples,)
-            Labels.
-        classes : array-like of shape (n_classes,), optional
-            All labels, which are sorted; needed at the first call, unless there was a fit, or
-            ``categories`` or an ordered dtype of y name them.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights.
-
-        Returns
-        -------
-        BayesianOrdinalClassifierPMD
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If y holds other labels than there are classes, or a parameter needs all data at once.
-        """
-        return self._after_part(X, y, sample_weight, classes=classes)
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
@@ -375,9 +305,3 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
             LinearParameters, covariance_type="full", prior_scale=self._scale_of_prior(1.0),
             fit_intercept=False, intercept_prior_scale=1.0,
         )  # fmt: skip
-
-    def __sklearn_tags__(self):
-        """Tags: sparse input is fine."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
