@@ -68,27 +68,36 @@ class GeneralisedLinearModel(LinearModel):
     def by_row(self, coefficients, X, y, weight, offset, size):
         """Log density of each row under each particle, (m, n), of columns as of a `Batch`."""
         batch = Batch(X, y, weight, offset=offset, exposure=size)
-        out = np.empty((len(coefficients), len(y)))
-        for i in range(len(y)):
-            part = np.zeros(len(coefficients))
-            self._add_sums(coefficients, 0, [batch.take(slice(i, i + 1))], part, None)
-            out[:, i] = part
-        return out
+        u, slopes = self._parts(coefficients)
+        phi, out = self.family.dispersions.natural(u), np.zeros((len(y), len(coefficients)))
+        by_phi = np.zeros(phi.shape)  # Of order 0 nothing is added.
+        for _, _, rows in self._places(len(phi), [batch]):
+            table = np.ascontiguousarray(self._predictors(slopes, batch, rows).T)
+            for j, predictors in zip(range(len(y))[rows], table, strict=True):
+                row = slice(j, j + 1)
+                self._evaluate(predictors[:, None], batch, row, phi, (out[j], by_phi, _NOTHING, 0))
+                columns = self._columns(batch, row)
+                out[j] += self.family.rest(phi, *columns) - weight[j] * self.log_unit
+        return out.T
+
+    def _parts(self, coefficients):
+        """Coordinates of dispersions, and coefficients without them."""
+        width = coefficients.shape[1] - len(self.family.dispersions.names)
+        return coefficients[:, width:], coefficients[:, :width]
 
     def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
         """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
         self._add_sums(coefficients, 1, batches, total, gradient)
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
-        k = len(self.family.dispersions.names)
-        width = coefficients.shape[1] - k
-        u = coefficients[:, width:]
+        u, slopes = self._parts(coefficients)
+        width, k = slopes.shape[1], u.shape[1]
         phi = self.family.dispersions.natural(u)
         by_phi = np.zeros(phi.shape)
 
         def of(place):
             some, batch, rows = place
-            table = self._predictors(coefficients[some, :width], batch, rows)
+            table = self._predictors(slopes[some], batch, rows)
             part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
             self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
             if not order:
