@@ -157,6 +157,8 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
             "Set warm_start=False."
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
+    if isinstance(parameters.prior, str):  # An earlier posterior knows of dispersions.
+        getattr(model, "refuse_exact_rows", lambda _: None)(rows.whole())
     by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(

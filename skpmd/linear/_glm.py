@@ -17,6 +17,7 @@ from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
 from skpmd.linear._design import LinearModel, gauss_hermite, pieces
+from skpmd.linear._families import link_of
 from skpmd.linear._priors import precision_matrix
 
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
@@ -26,6 +27,7 @@ _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds a
 _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
 # Rounds of a start's search, nats that one has to gain, and what it tries of a dispersion.
 _ROUNDS, _GAIN, _GRID, _FINE = 40, 0.1, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
+_EXACT = 1e-10  # Rows that are as near to a linear function, relative to y, are on it.
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -167,6 +169,37 @@ class GeneralisedLinearModel(LinearModel):
         some = self._some_rows(batches)
         fits = self._robust_fits(some) if self.family.has_outliers else [()]
         return [self._climbed(np.append(fit, zero[len(fit) :]), some) for fit in fits]
+
+    def refuse_exact_rows(self, batches):
+        """Raise a ValueError where a linear function meets more rows than it has coefficients.
+
+        A density without spread has no bound there, and the posterior of the dispersion no
+        integral: of n rows and w coefficients it is that of sigma^(w - n) near zero.
+        """
+        family = self.family
+        if not family.dispersions.names or family.is_count or family.has_cutpoints:
+            return
+        fit = None
+        for batch in [self._some_rows(batches), *batches]:
+            y = link_of(family.link, np.asarray(batch.y, dtype=np.float64))
+            y = y - self.location - (0.0 if batch.offset is None else batch.offset)
+            for piece in pieces([batch], self.table_size, self.n_coordinates):
+                design, _, weight = self.design(piece)
+                target, heavy = y[piece[1]], weight > 0.0
+                if fit is None:
+                    fit, _, rank, _ = np.linalg.lstsq(design[heavy], target[heavy])
+                    if rank == heavy.sum():
+                        return
+                gap = np.abs(target - design @ fit)[heavy].max(initial=0.0)
+                if not gap <= _EXACT * np.abs(target).max(initial=0.0):
+                    return
+        name = family.dispersions.names[0]
+        raise ValueError(
+            f"y is an exact function of the columns under family={family.name!r} (constant, say), "
+            f"which leaves nothing to learn {name} from: its posterior is improper, with all mass "
+            "where rows have no spread. Leave out the columns that y was computed from, and fit "
+            "no y that is constant."
+        )
 
     def _some_rows(self, batches):
         """A batch of some rows, which weigh as much as all."""
