@@ -107,9 +107,17 @@ def _are_near_prior(model, modes):
 def modes_of(model, batches, power):
     """Laplace approximations at the modes that starts lead to, the highest first, and their masses.
 
+    Where few rows have a joint density without a bound, it is the fixed point of Gaussian mirror
+    descent from the prior, which integrates over what a search would climb.
+
     They are those of normal posteriors of these heights, but no less than a share that keeps a mode
     whose mass is elsewhere than at its top.
     """
+    if getattr(model, "is_met", lambda _: False)(batches):
+        found = laplace(model, batches, np.zeros(model.n_coordinates), 0.0)
+        for share in (*_SHARES_OF_ROWS[::-1], 1.0):
+            found = variational_mirror_descent(model, batches, found, share * power)
+        return [(found, 1.0)]
     modes = [laplace(model, batches, start, power) for start in _starts(model, batches)]
     if len(modes) == 1:
         return [(modes[0], 1.0)]

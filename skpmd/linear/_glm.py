@@ -157,6 +157,20 @@ class GeneralisedLinearModel(LinearModel):
         """Whether a search for the mode may begin anywhere."""
         return not len(self.family.dispersions.names) or self.family.has_cutpoints
 
+    @property
+    def has_poles(self):
+        """Whether a density without spread is infinite at a row of its own mean."""
+        family = self.family
+        return bool(family.dispersions.names) and not (family.is_count or family.has_cutpoints)
+
+    def is_met(self, batches):
+        """Whether coefficients can meet all rows, so that the joint density has no bound.
+
+        That is a pole of next to no mass, which no search for a mode leaves.
+        """
+        w = self.n_coordinates - len(self.family.dispersions.names)
+        return self.has_poles and sum(len(batch.weight) for batch in batches) <= w
+
     def starts(self, batches):
         """Points near modes, for a density with dispersions is not concave far from them.
 
@@ -176,10 +190,9 @@ class GeneralisedLinearModel(LinearModel):
         A density without spread has no bound there, and the posterior of the dispersion no
         integral: of n rows and w coefficients it is that of sigma^(w - n) near zero.
         """
-        family = self.family
-        if not family.dispersions.names or family.is_count or family.has_cutpoints:
+        family, fit = self.family, None
+        if not self.has_poles:
             return
-        fit = None
         for batch in [self._some_rows(batches), *batches]:
             y = link_of(family.link, np.asarray(batch.y, dtype=np.float64))
             y = y - self.location - (0.0 if batch.offset is None else batch.offset)
