@@ -57,6 +57,7 @@ def proposal_components(model, batches, proposal, power, modes=None):
     without it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small
     over four seeds, with k-hat near 0.5; with it within 5 %.
     """
+
     def with_skewness(gaussian, power):
         if model.n_coordinates > _MAX_SKEWED:
             return Proposal(gaussian.mean, gaussian.chol)

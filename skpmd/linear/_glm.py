@@ -194,11 +194,14 @@ class GeneralisedLinearModel(LinearModel):
         if not self.has_poles:
             return
         for batch in [self._some_rows(batches), *batches]:
-            y = link_of(family.link, np.asarray(batch.y, dtype=np.float64))
+            with np.errstate(invalid="ignore"):  # Nothing below 0 is exact under a log link.
+                y = link_of(family.link, np.asarray(batch.y, dtype=np.float64))
             y = y - self.location - (0.0 if batch.offset is None else batch.offset)
             for piece in pieces([batch], self.table_size, self.n_coordinates):
                 design, _, weight = self.design(piece)
                 target, heavy = y[piece[1]], weight > 0.0
+                if not np.isfinite(target).all():
+                    return
                 if fit is None:
                     fit, _, rank, _ = np.linalg.lstsq(design[heavy], target[heavy])
                     if rank == heavy.sum():

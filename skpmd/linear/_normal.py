@@ -127,9 +127,7 @@ class _ExactDraws:
         theta = np.stack(theta, axis=1).reshape(-1, len(self._scale) + 1)
         log_pi = np.repeat(log_q, 2)
         no_block = np.empty((len(theta), 0))
-        particles = Particles(
-            theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), no_block
-        )
+        particles = Particles(theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), no_block)
         return Rejuvenated(particles, log_likelihood=model._given_root(theta, *self._rows))
 
 
