@@ -136,7 +136,9 @@ default="normal"
     intercept_, intercept_std_ : float
         Those of the intercept where all columns are zero.
     dispersion_ : dict of str to float
-        Posterior medians of the dispersion's coordinates, by their names.
+        Posterior medians of the dispersion's coordinates, by their names. A shape or precision
+        whose prior reaches the limit of no dispersion need not have a mean: there
+        ``posterior_.mean()`` is that of the draws, and says little. Quantiles always exist.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
@@ -320,7 +322,9 @@ default="normal"
         Raises
         ------
         ValueError
-            If the family cannot have such y, the link is none of its links, or a role is no column.
+            If the family cannot have such y, the link is none of its links, or a role is no column;
+            or if y is an exact function of the columns (constant, say), which leaves nothing to
+            learn a scale, shape or precision from.
         """
         self._fitted(X, y, sample_weight)
         return self
