@@ -41,6 +41,8 @@ class LinearModel(Model):
     n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
     has_stiff_rows = False
     is_conjugate = False  # Whether there are exact draws, by ``exact_draws``.
+    is_log_concave = True  # Whether a search for the mode may begin anywhere.
+    has_poles = False  # Whether a density without spread is infinite at a row of its own mean.
 
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df

@@ -134,7 +134,9 @@ default="normal"
     intercept_, intercept_std_ : float
         Those of the intercept where all columns are zero.
     dispersion_ : dict of str to float
-        Posterior medians of the dispersion's coordinates, by their names.
+        Posterior medians of the dispersion's coordinates, by their names. A shape or precision
+        whose prior reaches the limit of no dispersion need not have a mean: there
+        ``posterior_.mean()`` is that of the draws, and says little. Quantiles always exist.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.

@@ -81,6 +81,20 @@ DEFECTS = [
         "linear/test_estimator.py",
     ),
     Defect(
+        "few rows have no components of the prior",
+        "linear/_fit.py",
+        "_MAX_NATS, _SHARES_OF_ROWS = 12.0, (0.3, 0.0)",
+        "_MAX_NATS, _SHARES_OF_ROWS = -np.inf, (0.3, 0.0)",
+        "linear/test_glm.py",
+    ),
+    Defect(
+        "rows of a normal model weigh as if the power of the likelihood were 1",
+        "linear/_normal.py",
+        "root, weight = np.sqrt(power) * root, power * weight",
+        "pass",
+        "linear/test_glm.py",
+    ),
+    Defect(
         "intercepts stay where columns are centred",
         "linear/_column_scale.py",
         "rows[..., p] -= rows[..., :p] @ self.centre",
