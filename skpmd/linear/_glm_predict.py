@@ -203,6 +203,10 @@ class GLMPredictions(RegressorMixin):
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         return self.predict_proba(X).sample(n, rng, jointly=True).T
 
+    def _one_each(self, X, n, rng):
+        """Draws (n_rows, n) of y, one of each particle of which there are n."""
+        return self.predict_proba(X)._drawn(n, rng, np.arange(n)[None]).T
+
     def pointwise_log_likelihood(
         self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Array:

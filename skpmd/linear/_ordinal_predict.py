@@ -198,8 +198,12 @@ class OrdinalPredictions(ClassifierMixin):
             If ``n_samples`` is not a positive integer.
         """
         check_is_fitted(self)
-        X, rng = self._validated(X), as_generator(random_state)
-        theta = self.posterior_.sample(check_n_draws("n_samples", n_samples), rng)
+        n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+        return self._one_each(X, n, rng)
+
+    def _one_each(self, X, n, rng):
+        """n labels of each row, for particles that are drawn by their weights."""
+        X, theta = self._validated(X), self.posterior_.sample(n, rng)
         noise = rng.logistic(size=(len(theta), X.shape[0]))
 
         def codes(table, rows):
