@@ -54,9 +54,8 @@ def bambi_nuts(data, seed, n_steps, n_warmup=1000, n_chains=4):
         )  # fmt: skip
     is_warmup, at = np.array(seconds).T
     cost = np.diff(at)
-    draws = np.concatenate(
-        [np.reshape(one, (n_chains, n_steps, -1)) for one in found.posterior.values()], axis=-1
-    )
+    parts = [one.to_numpy().reshape(n_chains, n_steps, -1) for one in found.posterior.values()]
+    draws = np.concatenate(parts, axis=-1)
     cpu = [float(cost[is_warmup[1:] == kind].sum()) for kind in (1.0, 0.0)]
     stats = found.sample_stats
     return NutsRun(draws, *cpu, int(stats["n_steps"].sum()), int(stats["diverging"].sum()))
