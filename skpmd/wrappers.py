@@ -25,11 +25,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
+from skpmd._joined_rows import JoinedDistribution
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture, PredictiveDistribution
 
 __all__ = [
+    "JoinedDistribution",
     "cross_val_distribution",
     "posterior_of",
     "predict_distribution",
@@ -181,7 +183,7 @@ def cross_val_distribution(
     cv: Any = None,
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
-) -> NormalMixture:
+) -> NormalMixture | JoinedDistribution:
     """Predictive distribution of each row, from a fit to the folds that do not contain it.
 
     scikit-learn's `cross_val_predict` handles only arrays.
@@ -205,8 +207,9 @@ def cross_val_distribution(
 
     Returns
     -------
-    NormalMixture
-        Distribution of n_samples rows, in their order.
+    NormalMixture or JoinedDistribution
+        Distribution of n_samples rows, in their order. The latter is that of linear models, whose
+        fits have particles of their own, and has the methods of `FamilyMixture`.
 
     Raises
     ------
@@ -228,8 +231,8 @@ def cross_val_distribution(
         raise ValueError("y must be given: the distributions are those of targets, got None.")
     X, y, groups = indexable(X, y, groups)
     splits = list(check_cv(cv, y, classifier=False).split(X, y, groups))
-    tests = np.concatenate([test for _, test in splits])
-    if not np.array_equal(np.sort(tests), np.arange(len(y))):
+    tests = [test for _, test in splits]
+    if not np.array_equal(np.sort(np.concatenate(tests)), np.arange(len(y))):
         raise ValueError("cv must have every row in exactly one test part, as KFold has.")
 
     def held_out(train, test):
@@ -239,7 +242,7 @@ def cross_val_distribution(
         return predict_distribution(fitted, _safe_split(fitted, X, y, test, train)[0])
 
     parts = Parallel(n_jobs=n_jobs)(delayed(held_out)(*one) for one in splits)
-    return _joined(parts)[np.argsort(tests)]
+    return _joined(parts, tests)
 
 
 def posterior_of(estimator: Estimator) -> Any:
@@ -372,13 +375,13 @@ def _of_rows(value, places, n):
     return _safe_indexing(value, places) if np.shape(value)[:1] == (n,) else value
 
 
-def _joined(parts):
-    """One `NormalMixture` of the rows of several, whose numbers of components may differ."""
+def _joined(parts, tests):
+    """The rows of several distributions, ``tests`` being their places, in order.
+
+    Of `NormalMixture`s, whose numbers of components may differ, comes one.
+    """
     if not all(isinstance(one, NormalMixture) for one in parts):
-        raise TypeError(
-            "cross_val_distribution joins mixtures of normals, and those of linear models have the "
-            "particles of a fit: take the distributions fold by fold by predict_distribution."
-        )
+        return JoinedDistribution(parts, tests)
     k = max(len(one.means) for one in parts)
 
     def padded(name, value):
@@ -387,4 +390,5 @@ def _joined(parts):
             for table in (getattr(one, name) for one in parts)
         ])  # fmt: skip
 
-    return NormalMixture(padded("means", 0.0), padded("stds", 1.0), padded("weights", 0.0))
+    found = NormalMixture(padded("means", 0.0), padded("stds", 1.0), padded("weights", 0.0))
+    return found[np.argsort(np.concatenate(tests))]

@@ -285,9 +285,14 @@ class FamilyMixture(PredictiveDistribution):
         <draws>
         """
         n_samples = check_n_draws("n_samples", n_samples, least=0)
-        rng, out = as_generator(random_state), np.empty((n_samples, len(self)))
-        m = len(self.weights)
-        chosen = rng.choice(m, (1, n_samples), p=self.weights) if jointly else None
+        rng, chosen = as_generator(random_state), None
+        if jointly:
+            chosen = rng.choice(len(self.weights), (1, n_samples), p=self.weights)
+        return self._drawn(n_samples, rng, chosen)
+
+    def _drawn(self, n_samples, rng, chosen):
+        """Draws of each row, from particles that are chosen for all rows, or anew if None."""
+        m, out = len(self.weights), np.empty((n_samples, len(self)))
         for start in range(0, len(self), LANES):
             p, rows = self._tile(start)
             size = len(p.mu), n_samples

@@ -176,6 +176,10 @@ class GLMPredictions(RegressorMixin):
     def _draw(self, X, n_samples, rng):
         return self.predict_proba(X).sample(n_samples, rng, jointly=True).T
 
+    def _one_each(self, X, n, rng):
+        """Draws (n_rows, n) of y, one of each particle of which there are n."""
+        return self.predict_proba(X)._drawn(n, rng, np.arange(n)[None]).T
+
     def _log_likelihoods(self, X, y, draws):
         X, offset, trials = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response

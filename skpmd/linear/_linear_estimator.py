@@ -55,6 +55,7 @@ from skpmd.linear._task import (
     results_of_task,
     state_after_part,
     task_of,
+    units_of_columns,
 )
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
@@ -231,6 +232,16 @@ class LinearEstimator(ParticleResults):
         if task.warning:
             warn(f"{type(self).__name__}: {task.warning}. Set prior_scale to a number.")
         return task
+
+    def _drawn_prior(self, rows, features, response, n, rng):
+        """n draws of the prior, in coordinates of a fit to these rows, and the units of these."""
+        parameters, units = in_columns(self._parameters(), features, response, mean_field=False)
+        if isinstance(parameters.prior_scale, str):
+            raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
+        if isinstance(self.prior, str):
+            units = units_of_columns(parameters, rows, response)
+        prior = linear_model(parameters, len(features), response, parameters.prior_scale).prior
+        return prior.reported(prior.sample(rng, n)), units
 
     # ------------------------------------------------------------------ a stream
     def _after_part(self, X, y, sample_weight, **given):

@@ -17,8 +17,8 @@ from skpmd._base.validation import (
     refuse_overflows,
 )
 from skpmd._rows.by_block import row_by_row
+from skpmd._rows.rows import Rows
 from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
-from skpmd.engine.model import Batch
 from skpmd.linear._averages import (
     labels_by_means,
     log_averages,
@@ -27,9 +27,8 @@ from skpmd.linear._averages import (
     points_of_posterior,
     root_of,
 )
-from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far, units_of
+from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
-from skpmd.linear._make_model import in_columns, linear_model
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
 
@@ -144,16 +143,9 @@ class ClassPredictions:
         if len(classes) < 2:
             raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
         m = check_n_draws("n_samples", n_samples)
-        if isinstance(self.prior_scale, str):
-            raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
         names = [f"x{j}" for j in range(X.shape[1])] if names is None else names
-        response = Classes(classes)
-        parameters, units = in_columns(self._parameters(), names, response, mean_field=False)
-        if self.scale == "auto" and isinstance(self.prior, str):
-            rows = [Batch(X, None, np.ones(X.shape[0]))]
-            units = units_of(rows, response.n_rows, self.fit_intercept)
-        prior = linear_model(parameters, X.shape[1], response, parameters.prior_scale).prior
-        theta = prior.reported(prior.sample(rng, m))
+        rows = Rows(X, None, None, self.batch_size)
+        theta, units = self._drawn_prior(rows, names, Classes(classes), m, rng)
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _log_likelihoods(self, X, y, draws):

@@ -10,8 +10,14 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from skpmd._base.results import Results
+from skpmd._base.steps import Records
+from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._rows.table import group_size, is_in_memory, mapped
+from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
 from skpmd.linear._make_model import few, per_column
+from skpmd.linear._task import LinearState
+from skpmd.posterior import Posterior
 
 _MAX_EXPOSURE = 1e300
 _PRIORS = {
@@ -39,6 +45,63 @@ class RoleColumns:
         """Names of the columns that have coefficients."""
         names, places = _check_feature_names_in(self), self._places().values()
         return np.delete(names, list(places)) if places else names
+
+    def sample_prior_y(
+        self, X: MatrixLike, y: ArrayLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
+        """Draw y from the prior predictive distribution; no fit is needed.
+
+        Each draw takes coordinates from the prior that a fit to X and y would have, for all rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns, those of roles included.
+        y : array-like of shape (n_rows,)
+            Targets, of which default priors need the location and the unit, or labels, of which
+            the classes are needed.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Draws, in the units of y, or labels.
+
+        Raises
+        ------
+        ValueError
+            If X and y are none to fit to, ``n_samples`` is not a positive integer, or
+            ``prior_scale`` is ``"evidence"``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skpmd import BayesianGLMRegressorPMD
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> BayesianGLMRegressorPMD().sample_prior_y(X, y, n_samples=100).shape
+        (442, 100)
+        """
+        self._validate_params()
+        n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+        one = type(self)(**self.get_params(deep=False))
+        rows, response = one._given_rows(X, y, None)
+        theta, units = one._drawn_prior(rows, one._features(), response, n, rng)
+        frame, has_intercept = response.frame(units), one._parameters().fit_intercept
+        results = Results(Posterior(frame.inward(theta), np.zeros(n), frame=frame), Records(), {})
+        one._set_state(
+            LinearState(
+                None, results, 0, None, has_intercept, rows.data.X.dtype, units=units,
+                response=response,
+            )
+        )  # fmt: skip
+        return one._one_each(X, n, rng)
+
+    def _one_each(self, X, n, rng):
+        """Draws (n_rows, n) of y, for so many particles."""
+        return self._draw(X, n, rng)
 
     def prior_summary(self) -> dict[str, list[str]]:
         """The prior of each coordinate of the fit, in the units of the data.

@@ -178,4 +178,18 @@ DEFECTS = [
         "scales.max(axis=0) / scales.max(axis=0)",
         "linear/test_merge.py",
     ),
+    Defect(
+        "cutpoints have a prior that is not uniform over probabilities",
+        "linear/_dispersion.py",
+        "self._left = np.arange(n_classes - 1, 0, -1.0)",
+        "self._left = np.ones(n_classes - 1)",
+        "linear/test_glm_calibration.py",
+    ),
+    Defect(
+        "draws of the prior forget the units of columns",
+        "linear/_linear_estimator.py",
+        "units = units_of_columns(parameters, rows, response)",
+        "units = response.given_units(len(features), parameters.fit_intercept)",
+        "linear/test_draws.py",
+    ),
 ]
