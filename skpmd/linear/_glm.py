@@ -17,7 +17,7 @@ from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
 from skpmd.linear._design import LinearModel, gauss_hermite, pieces
-from skpmd.linear._families import link_of
+from skpmd.linear._family import LINKS
 from skpmd.linear._priors import precision_matrix
 
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
@@ -160,8 +160,8 @@ class GeneralisedLinearModel(LinearModel):
     @property
     def has_poles(self):
         """Whether a density without spread is infinite at a row of its own mean."""
-        family = self.family
-        return bool(family.dispersions.names) and not (family.is_count or family.has_cutpoints)
+        has_spread = bool(self.family.dispersions.names)
+        return has_spread and self.family.kind not in ("count", "class")
 
     def is_met(self, batches):
         """Whether coefficients can meet all rows, so that the joint density has no bound.
@@ -192,8 +192,9 @@ class GeneralisedLinearModel(LinearModel):
         """
         family, fit = self.family, None
         for batch in [self._some_rows(batches), *batches]:
-            with np.errstate(invalid="ignore"):  # Nothing below 0 is exact under a log link.
-                y = link_of(family.link, np.asarray(batch.y, dtype=np.float64))
+            # Nothing below 0 is exact under a log link.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                y = LINKS[family.link].predictor(np.asarray(batch.y, dtype=np.float64))
             y = y - self.location - (0.0 if batch.offset is None else batch.offset)
             for piece in pieces([batch], self.table_size, self.n_coordinates):
                 design, _, weight = self.design(piece)
