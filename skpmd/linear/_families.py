@@ -59,6 +59,7 @@ class Family:
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.
     default_scale = 1.0  # Of the prior of the first dispersion.
     of_what = "numbers"  # What y has to be, for errors.
+    of_zeros = ""  # What to do with zeros that it does not admit.
 
     def __init__(self, link="auto", prior_scale=None):
         self.link = self.links[0] if link == "auto" else link
@@ -195,6 +196,10 @@ class GammaFamily(Family):
 
     name, links, kernel = "gamma", ("log",), staticmethod(kernels.add_gamma)
     of_what = "numbers above 0"
+    of_zeros = (
+        " Amounts of which some are zero are two models, of whether there is one and of how much "
+        'it is: see "Amounts with zeros" in the guide to linear models.'
+    )
 
     def deviance(self, y, mean, size, shape):
         """See `Family`."""

@@ -186,8 +186,11 @@ class _NegativeBinomial(Family):
         return betainc(y + 1.0, shape, p.mu / (shape + p.mu))
 
     def score(self, y, p):
-        (shape,) = p.dispersion
-        return _beta_score(shape, y + 1.0, shape / (shape + p.mu), p.mu / (shape + p.mu))
+        # `_beta_score`, divided above and below by the cube root of what is below.
+        (shape,), b = p.dispersion, y + 1.0
+        ratio = np.cbrt(p.mu / b)
+        gap = (1.0 - 1.0 / (9.0 * b)) - ratio * (1.0 - 1.0 / (9.0 * shape))
+        return 3.0 * gap / np.sqrt(1.0 / b + ratio**2 / shape)
 
     def draw(self, p, rng):
         (shape,) = p.dispersion

@@ -23,7 +23,7 @@ from skpmd._base.utils import (
 from skpmd._typing import Array, ArrayLike, RandomState
 from skpmd.linear._family_distributions import FAMILIES
 from skpmd.linear._particle_rows import LANES, ParticleRows
-from skpmd.linear._quantiles import parameters_of, quantile, ranked_scores
+from skpmd.linear._quantiles import Coordinate, parameters_of, quantile, ranked_scores
 
 _TEXTS = {
     "<y>": """
@@ -440,12 +440,12 @@ class FamilyMixture(ParticleRows):
     def _quantiles(self, eta, rows, tails):
         """Values (j, r) with such probabilities below them, or above."""
         family, p = FAMILIES[self.family], self._parameters(eta, rows)
-        out = np.empty((len(tails), len(eta)))
+        out, coordinate = np.empty((len(tails), len(eta))), Coordinate(family, p)
         for j, (tail, upper) in enumerate(tails):
             if tail == 0.0:
                 out[j] = np.ravel(family.largest(p)) if upper else family.least
             else:
-                out[j] = quantile(family, p, tail, upper)
+                out[j] = quantile(family, p, coordinate, tail, upper)
         return out
 
 

@@ -357,6 +357,7 @@ def refuse_targets(family, y, trials):
         raise ValueError(
             f"y must hold {family.of_what} for family={family.name!r}, and has {y[i]:g} in row "
             f"{i}: give another family, or leave such rows out."
+            f"{'' if y[i] else family.of_zeros}"
         )
 
 
