@@ -6,6 +6,7 @@ a transformed target does not. These functions work through all of them, however
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,9 @@ _WRAPPED = {
 }
 
 
-def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
+def predict_interval(
+    estimator: Estimator, X: MatrixLike, level: float = 0.9, **options: Any
+) -> Array:
     """Central predictive intervals of a regressor, whatever it is wrapped in.
 
     Parameters
@@ -61,6 +64,9 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
         Features, as the outermost estimator takes them.
     level : float in (0, 1), default=0.9
         Probability that an interval contains the true value.
+    **options : dict
+        What the innermost ``predict_interval`` takes besides, such as ``target="mean"`` for
+        intervals of the mean. (The mean of a transformed target is another one, and refused.)
 
     Returns
     -------
@@ -70,7 +76,7 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
     Raises
     ------
     TypeError
-        If the innermost estimator has no such intervals.
+        If the innermost estimator has no such intervals, or does not take an option.
 
     Examples
     --------
@@ -89,7 +95,7 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
     ((3, 2), True)
     """
     check_level(level)
-    return _called(estimator, X, "predict_interval", {"level": level})
+    return _called(estimator, X, "predict_interval", {"level": level, **options})
 
 
 def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
@@ -288,7 +294,8 @@ def posterior_of(estimator: Estimator) -> Any:
     names = column_names(estimator)
     if names is None or hasattr(inner, "feature_names_in_"):
         return inner.posterior_
-    return named_by_columns(inner.posterior_, names)
+    roles = inner._places() if hasattr(inner, "_places") else {}  # They have no coefficient.
+    return named_by_columns(inner.posterior_, np.delete(names, list(roles.values())))
 
 
 def inside(estimator):
@@ -344,9 +351,20 @@ def _called(estimator, X, method, keywords):
                 "The target is transformed (TransformedTargetRegressor): its predictive "
                 "distribution has no closed form. Call predict_interval."
             )
+        if keywords.get("target") == "mean":
+            raise TypeError(
+                "The target is transformed (TransformedTargetRegressor): its mean is not that of "
+                "y, so that target='mean' has no interval. Leave it out."
+            )
         ends = _called(estimator.regressor_, X, method, keywords)
         return _mapped_back(estimator.transformer_, ends)
     if hasattr(estimator, method):
+        known = list(signature(getattr(estimator, method)).parameters)[1:]
+        if unknown := sorted(keywords.keys() - known):
+            raise TypeError(
+                f"{method} of {type(estimator).__name__} takes no {', '.join(unknown)}, but only "
+                f"{', '.join(known)}."
+            )
         return getattr(estimator, method)(X, **keywords)
     raise TypeError(
         f"{type(estimator).__name__} has no {method}, and holds no estimator that has: give a "

@@ -227,6 +227,13 @@ class NegativeBinomial(_OfBeta, _Count):
     name, kernel = "negative_binomial", staticmethod(kernels.add_negative_binomial)
     dispersion = ("shape",)
 
+    def score(self, y, p):
+        """That of `_beta_score`, divided above and below by the cube root of what is below."""
+        (shape,), b = p.dispersion, y + 1.0
+        ratio = np.cbrt(p.mu / b)
+        gap = (1.0 - 1.0 / (9.0 * b)) - ratio * (1.0 - 1.0 / (9.0 * shape))
+        return 3.0 * gap / np.sqrt(1.0 / b + ratio**2 / shape)
+
     def rest(self, phi, y, size, weight):
         count, total = _distinct(y, weight)
         return (_log_rising(count, phi) - gammaln(count + 1.0)) @ total

@@ -77,6 +77,7 @@ class Family:
     needs_rest = False  # Whether means lie between 0 and 1, and what they lack to 1 is asked for.
     default_scale = 1.0  # Of the prior of the first dispersion.
     of_what = "numbers"  # What y has to be, for errors.
+    of_zeros = ""  # What to do with zeros that it does not admit.
 
     def __init__(self, link="auto", prior_scale=None):
         self.link = self.links[0] if link == "auto" else link
@@ -106,6 +107,7 @@ class Family:
             raise ValueError(
                 f"y must hold {self.of_what} for family={self.name!r}, and has {y[i]:g} in row "
                 f"{i}: give another family, or leave such rows out."
+                f"{'' if y[i] else self.of_zeros}"
             )
 
     def sizes(self, y, size):

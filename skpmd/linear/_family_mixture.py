@@ -27,7 +27,7 @@ from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, RandomState
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._family import LINKS, Parameters
-from skpmd.linear._quantiles import parameters_of, quantile, ranked_scores
+from skpmd.linear._quantiles import Coordinate, parameters_of, quantile, ranked_scores
 from skpmd.predictive import TEXTS, PredictiveDistribution
 
 LANES = 64  # Rows of a tile: of 4,000 particles it has 2 MB.
@@ -395,12 +395,12 @@ class FamilyMixture(PredictiveDistribution):
         family = self._family
 
         def of(p, _):
-            out = np.empty((len(tails), len(p.mu)))
+            out, coordinate = np.empty((len(tails), len(p.mu))), Coordinate(family, p)
             for j, (tail, upper) in enumerate(tails):
                 if tail == 0.0:
                     out[j] = np.ravel(family.largest(p)) if upper else family.least
                 else:
-                    out[j] = quantile(family, p, tail, upper)
+                    out[j] = quantile(family, p, coordinate, tail, upper)
             return out
 
         return self._by_tiles(of)

@@ -248,7 +248,7 @@ def axes_of(model, features, response):
 
 
 def few(names):
-    """The first names of columns, for errors."""
+    """The first names, as text."""
     return ", ".join(map(str, names[:5])) + ", ..." * (len(names) > 5)
 
 

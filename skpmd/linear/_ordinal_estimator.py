@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skpmd._base.options import posterior_of_prior
+from skpmd._base.utils import warn
 from skpmd._base.validation import (
     checked_weights,
     encode,
@@ -19,7 +20,7 @@ from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, Seed
 from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
-from skpmd.linear._make_model import LinearParameters
+from skpmd.linear._make_model import LinearParameters, few
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
 from skpmd.linear._role_estimator import RoleColumns
@@ -38,8 +39,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     ----------
     categories : array-like of shape (n_classes,), default=None
         Labels in their order, from the lowest. By default they are the categories of y, where it
-        has an ordered dtype of pandas, and the sorted labels otherwise. A category may have no
-        rows: it then has the probability that the prior gives it.
+        has an ordered dtype of pandas, and the sorted labels otherwise, which is an alphabet's
+        order for words, with a warning. A category may have no rows: it then has the probability
+        that the prior gives it.
     offset : str or int, default=None
         Column of X, by its name or place, that is added to the linear predictor.
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
@@ -134,6 +136,8 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     -----
     ConvergenceWarning
         As in `BayesianGLMRegressorPMD`.
+    UserWarning
+        If labels are words, and neither ``categories`` nor an ordered dtype gives their order.
 
     See Also
     --------
@@ -236,10 +240,18 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
+        is_ordered = self.categories is not None or _is_ordered(y)
         named = self._named_classes(y, classes, response is not None, is_part)
         X, y = self._validated(X, y, reset=response is None)
         if named is None:
             _, named = encode(y)
+        if response is None and not is_ordered and isinstance(named[0], str):
+            warn(
+                f"{type(self).__name__}: labels that are words have been put in alphabetical "
+                f"order, {few(named)}. Give their order from the lowest, categories=[...], or y of "
+                "an ordered dtype, pandas.CategoricalDtype([...], ordered=True).",
+                UserWarning,
+            )
         self.classes_ = named
         codes = self._codes(y).astype(np.float64)
         X, offset, _ = self._split(X)
@@ -261,7 +273,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         if is_known or self.categories is not None:
             found = self.classes_ if is_known else np.asarray(self.categories)
             of_call = "classes" if is_known else "categories"
-        elif getattr(getattr(y, "dtype", None), "ordered", False):
+        elif _is_ordered(y):
             found, of_call = np.asarray(y.dtype.categories), "y.dtype"
         elif is_part and classes is None:
             raise ValueError(
@@ -305,3 +317,8 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             LinearParameters, covariance_type="full", prior_scale=self._scale_of_prior(1.0),
             fit_intercept=False, intercept_prior_scale=1.0,
         )  # fmt: skip
+
+
+def _is_ordered(y):
+    """Whether y has an ordered dtype of pandas."""
+    return bool(getattr(getattr(y, "dtype", None), "ordered", False))

@@ -13,6 +13,7 @@ from skpmd.linear._family import Parameters
 
 N_CHOSEN = 256  # Particles that stand for more of them; relative to tails of 1/20, and more below.
 N_FIRST = 64  # Particles that find about where a quantile is.
+_ROWS = 8  # Whose scores under all particles a processor's cache holds.
 _MAX_STEPS = 200  # A search ends after so many steps; about 5 are usual.
 _CLOSE = 1e-8  # A search ends so near a target, in scores,
 _ROUGH = 1e-2  # but that with few particles here.
@@ -51,12 +52,30 @@ def parameters_of(p, picked):
     return Parameters(part(p.mu), rest, dispersion, p.trials, np.full(n, 1.0 / n))
 
 
+def of_rows(p, rows):
+    """`Parameters` of some rows."""
+    return p._replace(
+        mu=p.mu[rows],
+        rest=None if p.rest is None else p.rest[rows],
+        dispersion=tuple(one if one.ndim == 1 else one[rows] for one in p.dispersion),
+        trials=None if p.trials is None else p.trials[rows],
+    )
+
+
 def stand_ins(family, p, x, n):
     """Parameters of n particles that stand for all where targets are near x, (r,)."""
     if n >= len(p.weights):
         return p
-    x = np.minimum(x, np.ravel(family.largest(p)))
-    return parameters_of(p, chosen(family.score(x[:, None], p), p.weights, n))
+    x = np.minimum(x, np.ravel(family.largest(p)))[:, None]
+    some = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
+    scores = (family.score(x[rows], of_rows(p, rows)) for rows in some)
+    return parameters_of(p, np.concatenate([chosen(one, p.weights, n) for one in scores]))
+
+
+def at_steps(p, n):
+    """Parameters of n particles at equal steps of the weights, in any order, which cost nothing."""
+    picked = np.searchsorted(np.cumsum(p.weights), (np.arange(n) + 0.5) / n)
+    return parameters_of(p, np.broadcast_to(picked, (len(p.mu), n)))
 
 
 def calibrated(family, p, some, places):
@@ -201,12 +220,7 @@ def score_of(family, p, coordinate, upper):
         x = coordinate.values(u, rows)[0][:, None]
         if family.kind == "count":
             x = np.minimum(np.rint(x), end[rows])
-        some = p._replace(
-            mu=p.mu[rows],
-            rest=None if p.rest is None else p.rest[rows],
-            dispersion=tuple(one if one.ndim == 1 else one[rows] for one in p.dispersion),
-            trials=None if p.trials is None else p.trials[rows],
-        )
+        some = of_rows(p, rows)
         terms = family.above(x, some) if upper else family.below(x, some)
         z = ndtri(np.clip(p.average(terms), 0.0, 1.0))
         return -z if upper else z
@@ -214,13 +228,13 @@ def score_of(family, p, coordinate, upper):
     return score
 
 
-def quantile(family, everything, tail, upper):
+def quantile(family, everything, coordinate, tail, upper):
     """Targets (r,) with a probability of at most 0.5 below them, or above.
 
     They are found with few particles, then with more that are chosen there. Counts of which these
-    are not sure are sought among all.
+    are not sure are sought among all, and so need no choice of the few.
     """
-    is_count, coordinate = family.kind == "count", Coordinate(family, everything)
+    is_count = family.kind == "count"
     target = -ndtri(tail) if upper else ndtri(tail)
     u, slope = coordinate.start + target * coordinate.slope, coordinate.slope
     enough = min(n_chosen(tail), len(everything.weights))
@@ -228,7 +242,10 @@ def quantile(family, everything, tail, upper):
         if n > enough:
             continue
         x = coordinate.values(u, slice(None))[0]
-        p = stand_ins(family, everything, np.maximum(np.rint(x), 0.0) if is_count else x, n)
+        if is_count and n < enough:
+            p = at_steps(everything, n)
+        else:
+            p = stand_ins(family, everything, np.maximum(np.rint(x), 0.0) if is_count else x, n)
         score = score_of(family, p, coordinate, upper)
         u, slope, margin = search(score, target, u, slope, is_count, close)
     if not is_count:
@@ -251,7 +268,8 @@ def ranked_scores(family, p, y):
     """
     everything, coordinate = p, Coordinate(family, p)
     p = stand_ins(family, p, coordinate.values(coordinate.start, slice(None))[0], N_CHOSEN)
-    ends = [quantile(family, p, ndtr(-_ENDS), upper) for upper in (False, True)]
+    of_few = Coordinate(family, p)
+    ends = [quantile(family, p, of_few, ndtr(-_ENDS), upper) for upper in (False, True)]
     if p is not everything:
         low, high = ends
         inside = np.clip(y, low, high)

@@ -162,7 +162,12 @@ def places_of(roles, names, n_columns):
             continue
         if isinstance(given, str):
             if names is None or given not in names:
-                known = "X has no names" if names is None else f"its columns are {few(names)}"
+                known = (
+                    'X has no names. Transformers keep them by set_output(transform="pandas"), and '
+                    f"a place, such as {role}=-1 of the last column, needs none"
+                )
+                if names is not None:
+                    known = f"its columns are {few(names)}"
                 raise ValueError(f"{role}={given!r} is no column of X: {known}.")
             place = list(names).index(given)
         elif isinstance(given, Integral) and not isinstance(given, bool):

@@ -192,4 +192,25 @@ DEFECTS = [
         "units = response.given_units(len(features), parameters.fit_intercept)",
         "linear/test_draws.py",
     ),
+    Defect(
+        "columns with roles take names of coefficients",
+        "wrappers.py",
+        "np.delete(names, list(roles.values()))",
+        "names",
+        "linear/test_glm_calls.py",
+    ),
+    Defect(
+        "words are put in the alphabet's order in silence",
+        "linear/_ordinal_estimator.py",
+        "not is_ordered and isinstance(named[0], str)",
+        "False",
+        "linear/test_ordinal.py",
+    ),
+    Defect(
+        "few particles that are in no order decide on a count",
+        "linear/_quantiles.py",
+        "if is_count and n < enough:",
+        "if is_count:",
+        "linear/test_family_mixture.py",
+    ),
 ]
