@@ -195,7 +195,7 @@ def _run(estimator, check):
     if isinstance(estimator, BayesianGLMRegressorPMD) and name.startswith("check_sample_weight_e"):
         # The same; and 15 rows of 30 columns, some of them repeated, leave sigma at zero, where
         # exact draws are made of rounding.
-        estimator = clone(estimator).set_params(moves="never", proposal="laplace")
+        estimator = clone(estimator).set_params(moves="never", proposal="laplace", n_particles=400)
     check(estimator)
 
 
