@@ -23,8 +23,10 @@ _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of f
 # Under a prior whose tails fall by a power, this share of the draws comes from a Cauchy component
 # that is so much wider.
 _DEFENSIVE_FACTOR, _DEFENSIVE_SHARE = 3.0, 0.1
-# Where rows tell less than so many nats, there are components of such shares of what they tell.
-_MAX_NATS, _SHARES_OF_ROWS = 12.0, (0.3, 0.0)
+# Where so few rows a coordinate tell less than so many nats, there are components of such shares of
+# what they tell. Of more rows Gaussian tails are wide enough, and draws from there are lost.
+_FEW_ROWS, _MAX_NATS, _SHARES_OF_ROWS = 10, 12.0, (0.3, 0.0)
+_FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a dispersion.
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
@@ -82,7 +84,9 @@ def proposal_components(model, batches, proposal, power, modes=None):
     if np.isfinite(model.tail_df):
         centre = components[1]
         wide.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
-    for share in _SHARES_OF_ROWS if _are_near_prior(model, modes) else ():
+    if not model.is_log_concave and model.prior.has_gaussian:
+        wide += _with_free_dispersions(model, gaussians[0][0])
+    for share in _SHARES_OF_ROWS if _are_near_prior(model, batches, modes) else ():
         flat = laplace(model, batches, modes[0][0].mean, share * power)
         flat = variational_mirror_descent(model, batches, flat, share * power)
         wide.append(with_skewness(flat, share * power))
@@ -90,7 +94,23 @@ def proposal_components(model, batches, proposal, power, modes=None):
     return [*components, *wide], np.append((1.0 - of_wide.sum()) * shares, of_wide)
 
 
-def _are_near_prior(model, modes):
+def _with_free_dispersions(model, gaussian):
+    """The Gaussian whose dispersions have their prior, in a list, where rows tell little of them.
+
+    A likelihood is flat towards no dispersion, or normal tails: the posterior of such a coordinate
+    has a tail as wide as its prior, and coefficients there are as they are elsewhere.
+    """
+    mean, cov = gaussian.mean.copy(), gaussian.chol @ gaussian.chol.T
+    is_free = np.arange(len(mean)) >= len(mean) - len(model.family.dispersions.names)
+    is_free &= np.diag(cov) > _FREE**2
+    if not is_free.any():
+        return []
+    mean[is_free], cov[is_free], cov[:, is_free] = 0.0, 0.0, 0.0
+    cov[is_free, is_free] = 1.0
+    return [Proposal(mean, np.linalg.cholesky(cov))]
+
+
+def _are_near_prior(model, batches, modes):
     """Whether rows tell so little that draws of the prior, and of some of them, are of use.
 
     Coefficients given few rows are a mixture over dispersions, with tails as wide as the prior:
@@ -101,6 +121,8 @@ def _are_near_prior(model, modes):
     if model.is_log_concave or not model.prior.has_gaussian:
         return False
     mean, chol = modes[0][0]
+    if sum(len(batch.weight) for batch in batches) >= _FEW_ROWS * len(mean):
+        return False
     log_volume = np.log(np.diag(chol)).sum() + 0.5 * len(mean) * np.log(2.0 * np.pi)
     return -model.log_prior(mean[None])[0] - log_volume < _MAX_NATS
 
@@ -227,7 +249,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
     notes, first = {}, None
     if parameters.moves != "always":
         # Each mode has so many draws at first, and one of them may have all mass.
-        near_prior = _are_near_prior(model, modes)
+        near_prior = _are_near_prior(model, batches, modes)
         is_last = parameters.moves == "never" or near_prior
         min_share = 0.0 if is_last else _MIN_SHARE / len(modes)
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):

@@ -398,7 +398,12 @@ def test_few_rows_are_those_of_a_sum(family, n):
     s_y = np.sqrt((y**2).mean() - y.mean() ** 2) if family == "student_t" else 1.0
     scale = (2.5 if family == "student_t" else 1.0) * s_y / x.std()
     k = len(PRIORS[family])
-    axes = [scale * np.linspace(-5.0, 5.0, 121), *[np.linspace(-5.0, 5.0, 41)] * k]
+    found = fitted(family, x, y, fit_intercept=False, moves="never").posterior_
+    theta = found.frame.outward(found.particles) * np.append(s_y / x.std(), np.ones(k))
+    middle = found.weights @ theta
+    spread = np.sqrt(found.weights @ (theta - middle) ** 2)
+    axes = [one + sd * np.linspace(-8.0, 8.0, 81) for one, sd in zip(middle, spread, strict=True)]
+    axes[1:] = [np.clip(one, -5.0, 5.0) for one in axes[1:]]  # Ends are of next to no mass.
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, k + 1)
     phi = [law(stats.norm.cdf(u)) for law, u in zip(PRIORS[family], points.T[1:], strict=True)]
     phi[0] = phi[0] * s_y
@@ -410,11 +415,36 @@ def test_few_rows_are_those_of_a_sum(family, n):
     w = np.exp(log_w - logsumexp(log_w))
     mean = w @ points
     sd = np.sqrt(w @ (points - mean) ** 2)
-    found = fitted(family, x, y, fit_intercept=False, moves="never").posterior_
-    theta = found.frame.outward(found.particles) * np.append(s_y / x.std(), np.ones(k))
-    middle = found.weights @ theta
     assert (np.abs(middle - mean) < 0.05 * sd).all()
-    assert (np.abs(np.sqrt(found.weights @ (theta - middle) ** 2) / sd - 1.0) < 0.05).all()
+    assert (np.abs(spread / sd - 1.0) < 0.05).all()
+
+
+def test_a_shape_of_which_rows_tell_little_is_that_of_a_sum():
+    """Its likelihood is flat towards Poisson counts, so that the prior is the tail.
+
+    Gaussian proposals alone were 9 % off in its sd, at a k-hat below .7.
+    """
+    rng = np.random.default_rng(28_006)
+    x = rng.standard_normal((28, 1))
+    y = rng.poisson(np.exp(0.4 + 0.6 * x[:, 0]) * rng.gamma(2.0, 0.5, 28)).astype(float)
+    found = fitted("negative_binomial", x, y, random_state=6, moves="never").posterior_
+    theta = found.frame.outward(found.particles)
+    middle = found.weights @ theta
+    spread = np.sqrt(found.weights @ (theta - middle) ** 2)
+    axes = [one + sd * np.linspace(-6.0, 6.0, 31) for one, sd in zip(middle, spread, strict=True)]
+    axes[2] = np.linspace(-4.0, 5.0, 46)
+    b, a, u = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    shape, mean = stats.norm.isf(0.5 * stats.norm.cdf(u)) ** -2.0, y.mean()
+    scale = found.frame.columns.scale
+    log_w = stats.norm.logpdf(np.stack([b, a / 2.5, u])).sum(axis=0)
+    for one, to in zip((x[:, 0] - x.mean()) / scale, y, strict=True):
+        mu = mean * np.exp(a + b * one)
+        log_w += stats.nbinom.logpmf(to, shape, shape / (shape + mu))
+    w = np.exp(log_w - logsumexp(log_w))
+    points = np.stack([b, a, u], axis=1)
+    sd = np.sqrt(w @ (points - w @ points) ** 2)
+    assert (np.abs(middle - w @ points) < 0.05 * sd).all()
+    assert (np.abs(spread / sd - 1.0) < 0.03).all()
 
 
 @pytest.mark.slow  # Chains follow.
