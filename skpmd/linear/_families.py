@@ -162,6 +162,10 @@ class GammaFamily(Family):
 
     name, links, kernel = "gamma", ("log",), staticmethod(kernels.add_gamma)
     kind, dispersion, of_what = "positive", ("shape",), "numbers above 0"
+    of_zeros = (
+        " Amounts of which some are zero are two models, of whether there is one and of how much "
+        'it is: see "Amounts with zeros" in the guide to linear models.'
+    )
 
     def admits(self, y, size):
         return (y > 0.0) & np.isfinite(y)
