@@ -274,7 +274,7 @@ class LinearEstimator(ParticleResults):
                 self._warn_of_column_scale(rows)
             elif state.units is not None:
                 warn_of_other_scale(rows.whole(), state.units, features)
-        return self
+            return self  # Ctrl-C here takes the part back, too.
 
     # ------------------------------------------------------------------ a merge
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
