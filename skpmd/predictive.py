@@ -48,6 +48,17 @@ TEXTS = {
         ValueError
             If y has another number of rows, or holds nan.
         """,
+    "<draws>": """
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            Draws, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not an integer of at least 0.
+        """,
 }
 
 

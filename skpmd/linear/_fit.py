@@ -184,7 +184,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
     if model.has_poles and isinstance(parameters.prior, str):  # Earlier ones know of dispersions.
-        model.refuse_exact_rows(rows.whole())
+        model.look_for_exact_rows(rows.whole())
     by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(

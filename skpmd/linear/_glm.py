@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from scipy.sparse import issparse
 
+from skpmd._base.utils import warn
 from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
@@ -184,11 +185,12 @@ class GeneralisedLinearModel(LinearModel):
         fits = self._robust_fits(some) if self.family.has_outliers else [()]
         return [self._climbed(np.append(fit, zero[len(fit) :]), some) for fit in fits]
 
-    def refuse_exact_rows(self, batches):
-        """Raise a ValueError where a linear function meets more rows than it has coefficients.
+    def look_for_exact_rows(self, batches):
+        """Warn or raise where a linear function meets more rows than it has coefficients.
 
         A density without spread has no bound there, and the posterior of the dispersion no
-        integral: of n rows and w coefficients it is that of sigma^(w - n) near zero.
+        integral: of n rows and w coefficients it is that of sigma^(w - n) near zero. Coefficients
+        of real y are found all the same, as scikit-learn expects; it is an error for other y.
         """
         family, fit = self.family, None
         for batch in [self._some_rows(batches), *batches]:
@@ -209,12 +211,15 @@ class GeneralisedLinearModel(LinearModel):
                 if not gap <= _EXACT * np.abs(target).max(initial=0.0):
                     return
         name = family.dispersions.names[0]
-        raise ValueError(
+        message = (
             f"y is an exact function of the columns under family={family.name!r} (constant, say), "
             f"which leaves nothing to learn {name} from: its posterior is improper, with all mass "
             "where rows have no spread. Leave out the columns that y was computed from, and fit "
             "no y that is constant."
         )
+        if not family.is_real:
+            raise ValueError(message)
+        warn(f"{message} Do not trust this posterior.")
 
     def _some_rows(self, batches):
         """A batch of some rows, which weigh as much as all."""

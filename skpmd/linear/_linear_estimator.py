@@ -162,9 +162,10 @@ class LinearEstimator(ParticleResults):
         ------
         ValueError
             If y has one class only and no categories are given, a label that is none of these, or
-            numbers that the family cannot have; if y is an exact function of the columns (constant,
-            say), which leaves nothing to learn a scale, shape or precision from; if the weights
-            leave a class without any; if the link is none of the family's, or a role is no column.
+            numbers that the family cannot have; if amounts or shares are an exact function of the
+            columns (constant, say), which leaves nothing to learn a shape or precision from (of
+            other numbers a warning); if the weights leave a class without any; if the link is none
+            of the family's, or a role is no column.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
