@@ -57,6 +57,7 @@ class Family:
     is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
     has_outliers = False  # Whether its log density is not concave in the predictor.
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.
+    groups = None  # `skpmd.linear._groups.Groups`, whose sds are further dispersions.
     default_scale = 1.0  # Of the prior of the first dispersion.
     of_what = "numbers"  # What y has to be, for errors.
 

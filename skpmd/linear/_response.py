@@ -15,6 +15,8 @@ from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
 from skpmd.linear._families import link_of
 from skpmd.linear._glm import GeneralisedLinearModel
+from skpmd.linear._grouped_normal import GroupedNormal
+from skpmd.linear._groups import GroupedModel
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._normal import NormalModel
 
@@ -113,10 +115,25 @@ class Distribution(NamedTuple):
         """Coordinates beyond the coefficients that the family has."""
         return len(self.family.dispersions.names)
 
+    @property
+    def n_own(self):
+        """Coordinates of dispersion without those of groups."""
+        return getattr(self.family.dispersions, "n_own", self.n_dispersions)
+
+    def units(self, scale):
+        """What dispersions are per, (k,), where columns are in units of ``scale``."""
+        out = np.ones(self.n_own)
+        if self.family.is_real:
+            out[:1] = self.unit
+        groups = self.family.groups
+        return out if groups is None else np.append(out, groups.units(self.unit, scale))
+
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `GeneralisedLinearModel`."""
         log_unit = float(np.log(self.unit))
         kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
+        if self.family.groups is not None:
+            kind = GroupedNormal if self.family.is_conjugate else GroupedModel
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
@@ -129,11 +146,12 @@ class Distribution(NamedTuple):
         p = len(features)
         found = {"b": Variable(np.arange(p), ("feature",))}
         coords = {"feature": [str(name) for name in features]}
-        if self.has_cutpoints:
-            coords["cutpoint"] = [str(k) for k in range(1, self.n_dispersions + 1)]
-            found["cut"] = Variable(np.arange(p, p + self.n_dispersions), ("cutpoint",))
-            return found, coords
         names = ["a"] * fit_intercept + list(self.family.dispersions.names)
+        if self.has_cutpoints:
+            k = self.n_own
+            coords["cutpoint"] = [str(one) for one in range(1, k + 1)]
+            found["cut"] = Variable(np.arange(p, p + k), ("cutpoint",))
+            p, names = p + k, names[k:]
         found |= {name: Variable(np.array(p + j)) for j, name in enumerate(names)}
         return found, coords
 
@@ -154,7 +172,7 @@ class Distribution(NamedTuple):
         """The weight of all rows, (1,), or of each class, for a stream may have them one by one."""
         if self.has_cutpoints:
             codes = np.asarray(rows.y, dtype=np.int64)
-            return np.bincount(codes, rows.weight, self.n_dispersions + 1)
+            return np.bincount(codes, rows.weight, self.n_own + 1)
         return np.array([rows.weight.sum()])
 
     def reordered(self, rows, order):
@@ -205,8 +223,7 @@ class Frame(NamedTuple):
         out[..., w : w + k] = self.response.family.dispersions.natural(out[..., w : w + k])
         out[..., :p] *= unit / self.columns.scale
         out[..., p:w] = self._location + unit * out[..., p:w]
-        if self.response.family.is_real:
-            out[..., w : w + 1] *= unit
+        out[..., w : w + k] *= self.response.units(self.columns.scale)
         return out
 
     def outward(self, theta):
@@ -214,8 +231,7 @@ class Frame(NamedTuple):
         out, k = np.array(theta, dtype=np.float64), self.response.n_dispersions
         p, w = self._widths(out)
         unit = self.response.unit
-        if self.response.family.is_real:
-            out[..., w : w + 1] /= unit
+        out[..., w : w + k] /= self.response.units(self.columns.scale)
         out[..., w : w + k] = self.response.family.dispersions.standard(out[..., w : w + k])
         out[..., :p] *= self.columns.scale / unit
         out[..., p:w] = (out[..., p:w] - self._location) / unit
@@ -225,18 +241,20 @@ class Frame(NamedTuple):
         """Log determinant of the derivative of given coordinates by those of the fit, (m,)."""
         p, w = self._widths(u)
         response, k = self.response, self.response.n_dispersions
-        n_units = w + (1 if response.family.is_real else 0)
-        linear = n_units * np.log(response.unit) - np.log(self.columns.scale).sum()
+        linear = w * np.log(response.unit) - np.log(self.columns.scale).sum()
+        linear += np.log(response.units(self.columns.scale)).sum()
         return linear + response.family.dispersions.log_jacobian(u[..., w : w + k])
 
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
         w = self._widths(theta)[1]
         k = self.response.n_dispersions
-        phi = theta[..., w : w + k]
+        phi, n = theta[..., w : w + k], self.response.n_own
+        own, sds, cosine = phi[..., :n], phi[..., n : n + 2], phi[..., n + 2 :]
         if self.response.has_cutpoints:
-            return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
-        return (phi > 0.0).all(axis=-1)
+            own = np.diff(own, axis=-1)
+        inside = (own > 0.0).all(axis=-1) & (sds > 0.0).all(axis=-1)
+        return inside & (np.abs(cosine) < 1.0).all(axis=-1)
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
@@ -244,7 +262,7 @@ class Frame(NamedTuple):
         gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
         out[..., p:w] += gap[..., None]
         if self.columns.has_cutpoints:
-            out[..., w : w + self.response.n_dispersions] -= gap[..., None]
+            out[..., w : w + self.response.n_own] -= gap[..., None]
         return out
 
     def since(self, other):
@@ -266,8 +284,11 @@ class Frame(NamedTuple):
         out += ["where columns are at their means"] * self.columns.fit_intercept
         of_dispersion = "where columns are at their means" if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
-        k = self.response.n_dispersions
+        k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
+        if self.response.family.groups is not None:
+            of_sds = "of the predictor", "of the predictor, per unit of the column", ""
+            out += of_sds[: self.response.n_dispersions - k]
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property
