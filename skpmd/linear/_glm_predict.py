@@ -17,6 +17,7 @@ from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
+from skpmd.linear._group_effects import GroupedMixture, slope_of
 from skpmd.linear._response import explained, refuse_targets
 from skpmd.predictive import Uncertainty
 
@@ -83,10 +84,15 @@ class GLMPredictions(RegressorMixin):
             Distribution of n_samples rows, in the units of y.
         """
         check_is_fitted(self)
-        X, offset, trials = self._split(self._validated(X))
+        X, offset, trials, codes = self._split(self._validated(X))
         coefficients, phi = self._of_particles
         family, p = self._state.response.family, X.shape[1]
-        centre = self._state.units.centre
+        centre, weights, kind = self._state.units.centre, self.posterior_.weights, FamilyMixture
+        if codes is not None and self.groups_at == "own":
+            effects, kind = self._state.effects, GroupedMixture
+            coefficients, phi = coefficients[effects.particles], phi[effects.particles]
+            weights = np.full(len(phi), 1.0 / len(phi))
+            slope = slope_of(family.groups, X, centre)
         if issparse(X):
             X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
             coefficients = coefficients.copy()
@@ -95,10 +101,13 @@ class GLMPredictions(RegressorMixin):
             X = np.column_stack([X.astype(np.float64, copy=False) - centre, np.ones(len(X))])
         if family.name == "binomial" and trials is None:
             trials = np.ones(X.shape[0])
-        return FamilyMixture(
-            family.name, coefficients, X, dispersion=phi, weights=self.posterior_.weights,
+        found = kind(
+            family.name, coefficients, X, dispersion=phi, weights=weights,
             link=family.link, offset=offset, trials=trials,
         )  # fmt: skip
+        if kind is FamilyMixture:
+            return found
+        return found.with_effects(effects, codes, slope)
 
     @row_by_row
     def predict_interval(
@@ -201,7 +210,10 @@ class GLMPredictions(RegressorMixin):
             If ``n_samples`` is not a positive integer.
         """
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
-        return self.predict_proba(X).sample(n, rng, jointly=True).T
+        found = self.predict_proba(X)
+        if isinstance(found, GroupedMixture):
+            return found.sample_groups(n, rng).T
+        return found.sample(n, rng, jointly=True).T
 
     def pointwise_log_likelihood(
         self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
@@ -231,8 +243,9 @@ class GLMPredictions(RegressorMixin):
             If the family cannot have such y, or ``n_draws`` is not a positive integer.
         """
         check_is_fitted(self)
+        self._refuse_rows_of_groups()
         X, y = self._validated(X, y)
-        X, offset, trials = self._split(X)
+        X, offset, trials, _ = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response
         refuse_targets(response.family, y, trials)
         theta = own_particles(self.posterior_)
@@ -280,6 +293,8 @@ class GLMPredictions(RegressorMixin):
     def _validated(self, X, y="no_validation", reset=False):
         """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
         given = {"y_numeric": True} if not isinstance(y, str) else {}
+        if not reset:
+            X, _ = self._coded(X)
         checked = self._checked_data(
             X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
             **given,
@@ -306,7 +321,7 @@ class GLMPredictions(RegressorMixin):
         if not self._state.fit_intercept:
             constant = np.full((len(theta), 1), self._state.response.location)
             coefficients = np.hstack([coefficients, constant])
-        return coefficients, theta[:, w : self._n_coordinates]
+        return coefficients, theta[:, w : w + self._state.response.n_own]
 
     @result
     def coef_(self) -> Array:

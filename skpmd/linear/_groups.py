@@ -106,10 +106,6 @@ class Joined:
         """Log determinant of the derivative of dispersions by coordinates, (m,)."""
         return sum(one.log_jacobian(some) for one, some in self._cut(u))
 
-    def described(self, unit):
-        """The prior of each but those of slopes, which `described` of a frame has, in words."""
-        return [text for one in self.parts for text in one.described(unit)]
-
     def _cut(self, table):
         n = self.n_own
         return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))

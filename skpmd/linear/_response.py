@@ -128,6 +128,15 @@ class Distribution(NamedTuple):
         groups = self.family.groups
         return out if groups is None else np.append(out, groups.units(self.unit, scale))
 
+    def described(self, scale):
+        """The prior of each dispersion, in words; columns are in units of ``scale``."""
+        dispersions, groups = self.family.dispersions, self.family.groups
+        if groups is None:
+            return dispersions.described(self.unit)
+        units, laws = groups.units(self.unit, scale), groups.dispersions.laws
+        own = dispersions.parts[0].described(self.unit)
+        return own + [law.described(unit) for law, unit in zip(laws, units, strict=True)]
+
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `GeneralisedLinearModel`."""
         log_unit = float(np.log(self.unit))

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from skpmd.linear._group_roles import GroupColumns
 from skpmd.linear._make_model import per_column
 from skpmd.linear._roles import known_part, places_of, split
 
@@ -13,18 +14,19 @@ _PRIORS = {
 }  # fmt: skip
 
 
-class RoleColumns:
+class RoleColumns(GroupColumns):
     """Mixin of estimators; ``_roles`` are the names of parameters that are None or a column."""
 
     _roles = ("offset",)
 
     def _split(self, X):
-        """Columns that have coefficients, the offset of linear predictors and trials, or None."""
+        """Columns with coefficients, the offset of predictors, trials and groups, or None."""
         X, columns = split(X, self._places())
-        return (X, *known_part(columns))
+        return (X, *known_part(columns), columns.get("groups"))
 
     def _places(self):
         roles = {role: getattr(self, role) for role in self._roles}
+        roles["groups"] = self._factor
         return places_of(roles, getattr(self, "feature_names_in_", None), self.n_features_in_)
 
     def _features(self):
@@ -68,7 +70,7 @@ class RoleColumns:
             centre = response.centre + response.location
             scale = self.intercept_prior_scale * response.unit
             priors.append(_PRIORS["normal"].format(centre, scale))
-        priors += response.family.dispersions.described(response.unit)
+        priors += response.described(state.units.scale)
         return {"name": list(names[: len(priors)]), "prior": priors}
 
     def _scale_of_prior(self, default):
