@@ -20,6 +20,7 @@ from skpmd.linear._particle_rows import LANES
 from skpmd.linear._quantiles import parameters_of
 
 _NUMBERS, _FEWEST, _MOST = 1 << 23, 256, 4000  # Of all draws, and of the particles that have some.
+_MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
 
 
 class EffectsOfGroups(NamedTuple):
@@ -129,20 +130,18 @@ def effects_of(task, posterior):
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square = np.zeros((G, q)), np.zeros((G, q))
     draws = np.empty((G + 1, q, M), dtype=np.float32)
-    draws[G] = _effects(factor, *_strata(M, rng))[:q]
+    draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
     for batch in task.rows.whole():
-        for rows, starts in group_pieces(batch):
+        for rows, starts in group_pieces(batch, _MOMENTS // M):
             codes = batch.group[rows][starts[:-1]]
-            for some, *_, moments in model.integrals(known, batch, rows, starts, 2):
-                for g in np.flatnonzero(codes < G):  # Of rows without a group nothing is told.
-                    own, code = _Conditional(moments[:, g], factor[some], q), codes[g]
-                    mean[code] += own.mean.sum(axis=0)
-                    square[code] += own.square.sum(axis=0)
-                    z = _strata(M, np.random.default_rng(code))[:, some]
-                    draws[code, :, some] = own.draws(z)
-    mean /= M
+            parts = model.integrals(known, batch, rows, starts, 2)
+            moments = np.concatenate([part[-1] for part in parts])
+            told = codes < G  # Of rows without a group nothing is told.
+            own = _Conditional(moments[:, told].transpose(2, 1, 0), factor, q)
+            mean[codes[told]], square[codes[told]] = own.mean, own.square
+            draws[codes[told]] = own.draws(_strata(M, rng, told.sum()))
     names = ("intercept",) if groups.slope is None else ("intercept", groups.slope)
-    std = np.sqrt(np.maximum(square / M - mean**2, 0.0))
+    std = np.sqrt(np.maximum(square - mean**2, 0.0))
     return EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)
 
 
@@ -157,35 +156,39 @@ def slope_of(groups, X, centre):
 
 
 def _effects(factor, z0, z1):
-    """Both effects of standard normal numbers: an intercept and a slope."""
+    """Both effects (2, ..., m) of standard normal numbers (..., m): an intercept and a slope."""
     return np.stack([factor[:, 0] * z0, factor[:, 1] * z0 + factor[:, 2] * z1])
 
 
 class _Conditional:
-    """Effects of one group given each of some particles, by the moments of z."""
+    """Effects of groups given each of m particles, by the moments (7, G, m) of z."""
 
     def __init__(self, moments, factor, q):
-        z0, z1, s00, s01, s11, cube, _ = moments.T
+        z0, z1, s00, s01, s11, cube, _ = moments
         self._factor, self._z, self._q = factor, (z0, z1), q
         self._sd = np.sqrt(np.maximum(s00 - z0 * z0, 1e-30))
         self._slope = (s01 - z0 * z1) / self._sd
         self._rest = np.sqrt(np.maximum(s11 - z1 * z1 - self._slope**2, 0.0))
         self._skew = np.clip((cube - 3.0 * z0 * s00 + 2.0 * z0**3) / self._sd**3, -1.0, 1.0)
-        self.mean = _effects(factor, z0, z1)[:q].T
-        both = _effects(factor, self._sd, self._slope), _effects(factor, 0.0, self._rest)
-        self.square = self.mean**2 + sum(one[:q].T ** 2 for one in both)
+        centre = _effects(factor, z0, z1)
+        none = np.zeros(z0.shape)
+        both = _effects(factor, self._sd, self._slope), _effects(factor, none, self._rest)
+        square = centre**2 + sum(one**2 for one in both)
+        # Averages over the particles, (G, n_effects).
+        self.mean, self.square = (one[:q].mean(axis=2).T for one in (centre, square))
 
     def draws(self, z):
-        """Effects (n_effects, m) of standard normal numbers (2, m), with the skewness of z0."""
+        """Effects (G, n_effects, m) of normal numbers (2, G, m), with the skewness of z0."""
         one = z[0] + self._skew / 6.0 * (z[0] ** 2 - 1.0)
         other = self._slope * z[0] + self._rest * z[1]
-        return _effects(self._factor, self._z[0] + self._sd * one, self._z[1] + other)[: self._q]
+        found = _effects(self._factor, self._z[0] + self._sd * one, self._z[1] + other)
+        return found[: self._q].swapaxes(0, 1)
 
 
-def _strata(n, rng):
-    """Two rows of n normal quantiles, each in an order of its own."""
+def _strata(n, rng, G=1):
+    """For each of G groups two rows of n normal quantiles, (2, G, n), in orders of their own."""
     z = ndtri((np.arange(n) + 0.5) / n)
-    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (2, 1)), axis=1)
+    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (2, G, 1)), axis=2)
 
 
 class GroupedMixture(FamilyMixture):

@@ -21,6 +21,7 @@ from skpmd.engine.variational import laplace
 from skpmd.linear._design import gauss_hermite
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._family_kernels import KINDS, integrate_groups
+from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._priors import precision_matrix
 
@@ -28,6 +29,9 @@ from skpmd.linear._priors import precision_matrix
 # by less than this share of a nat, which is divided by the root of the number of groups: what is
 # left of errors is alike at all particles but for a share of as much.
 _RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 2e-3
+_NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
+_OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
+_LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
 _ROWS, _TABLE = 1 << 12, 1 << 17  # Rows of a piece, and numbers of its tables.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
@@ -128,6 +132,8 @@ class _Rules:
             for i, j in product(range(n), range(n if n_effects > 1 else 1)):
                 t = one[i], one[j] if n_effects > 1 else 0.0
                 weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
+                if weight < _NEGLIGIBLE:
+                    continue
                 nodes.append(t)
                 weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
             self.first.append(len(nodes))
@@ -222,7 +228,7 @@ class GroupedModel(GeneralisedLinearModel):
         """Of some groups, for blocks of particles: slice, values, table, by factor, by phi, moments.
 
         See `integrate_groups`; the number of nodes of each group, and where searches begin, are
-        found at the particles' median and where effects vary most.
+        found at the particles' median and where effects vary much.
         """
         slopes, phi, sds = known
         groups, kind, factor = self.family.groups, KINDS[self.family.name], self.factor(sds)
@@ -232,6 +238,7 @@ class GroupedModel(GeneralisedLinearModel):
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
+        is_fast = groups.slope is None and self._is_fast(columns)
         rules, n_groups = _rules(groups.n_effects), len(starts) - 1
 
         def call(some, start, rule, order):
@@ -240,6 +247,13 @@ class GroupedModel(GeneralisedLinearModel):
             own, of_factor = np.ascontiguousarray(phi_of[some]), factor_of[some]
             values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
             by_phi, moments = np.zeros(own.shape), np.empty((m, n_groups if order == 2 else 0, 7))
+            if is_fast and np.abs(table).max() < _LARGEST:
+                integrate_intercepts(
+                    kind, table, *columns, starts, of_factor[:, 0].copy(), start[:, 0].copy(), rule,
+                    rules.first, rules.nodes[:, 0].copy(), rules.log_weights, order, values,
+                    by_factor, moments,
+                )  # fmt: skip
+                return some, values, table, by_factor, by_phi, moments
             integrate_groups(
                 kind, self.family.code, table, *columns, own, starts, x, of_factor, start, rule,
                 rules.first, rules.nodes, rules.log_weights, order, values, by_factor, by_phi,
@@ -268,6 +282,13 @@ class GroupedModel(GeneralisedLinearModel):
         block = max(1, _TABLE // starts[-1])
         for i in range(0, len(slopes), block):
             yield call(slice(i, i + block), start, best, order)
+
+    def _is_fast(self, columns):
+        """Whether intercepts of groups have a kernel of their own: of counts, and of single trials."""
+        _, size, weight = columns
+        if self.family.name == "binomial" and self.family.link == "logit":
+            return bool((size == 1.0).all() and (weight == 1.0).all())
+        return self.family.name == "poisson"
 
     # ------------------------------------------------------------------- where searches begin
     def starts(self, batches):
@@ -353,22 +374,24 @@ class _Marginal:
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
 
 
-def group_pieces(batch):
-    """Whole groups of about so many rows: slices of rows, and where groups begin in them."""
+def group_pieces(batch, most=_ROWS):
+    """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
     edges = np.flatnonzero(np.diff(batch.group)) + 1
     edges = np.concatenate([[0], edges, [len(batch.group)]])
     first = 0
     while first < len(edges) - 1:
         last = max(first + 1, np.searchsorted(edges, edges[first] + _ROWS, side="right") - 1)
+        last = min(last, first + max(1, most))
         yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
         first = last
 
 
 def _references(table, factor):
-    """A table's median over particles, and its row where effects vary most."""
+    """A table's median over particles, and its row where effects vary much."""
     if len(factor) == 1:
         return np.ascontiguousarray(table)
-    i = np.argmax((factor**2).sum(axis=1))
+    size = (factor**2).sum(axis=1)
+    i = np.argsort(size, kind="stable")[int(_OFTEN * (len(size) - 1))]
     return np.stack([np.median(table, axis=0), table[i]])
 
 
