@@ -32,7 +32,7 @@ _RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 2e-3
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 _OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
 _LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
-_ROWS, _TABLE = 1 << 12, 1 << 17  # Rows of a piece, and numbers of its tables.
+_ROWS, _TABLE = 1 << 10, 1 << 16  # Rows of a piece, and numbers of its tables.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -247,12 +247,15 @@ class GroupedModel(GeneralisedLinearModel):
             own, of_factor = np.ascontiguousarray(phi_of[some]), factor_of[some]
             values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
             by_phi, moments = np.zeros(own.shape), np.empty((m, n_groups if order == 2 else 0, 7))
-            if is_fast and np.abs(table).max() < _LARGEST:
+            largest = float(np.abs(table).max()) if is_fast else np.inf
+            if largest < _LARGEST:
+                turned, (y, _, weight) = np.ascontiguousarray(table.T), columns
                 integrate_intercepts(
-                    kind, table, *columns, starts, of_factor[:, 0].copy(), start[:, 0].copy(), rule,
-                    rules.first, rules.nodes[:, 0].copy(), rules.log_weights, order, values,
+                    kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(), start[:, 0].copy(),
+                    rule, rules.first, rules.nodes[:, 0].copy(), rules.log_weights, order, values,
                     by_factor, moments,
                 )  # fmt: skip
+                table = turned.T
                 return some, values, table, by_factor, by_phi, moments
             integrate_groups(
                 kind, self.family.code, table, *columns, own, starts, x, of_factor, start, rule,
@@ -391,7 +394,7 @@ def _references(table, factor):
     if len(factor) == 1:
         return np.ascontiguousarray(table)
     size = (factor**2).sum(axis=1)
-    i = np.argsort(size, kind="stable")[int(_OFTEN * (len(size) - 1))]
+    i = np.argsort(size, kind="stable")[int(np.ceil(_OFTEN * (len(size) - 1)))]
     return np.stack([np.median(table, axis=0), table[i]])
 
 

@@ -82,7 +82,7 @@ def test_integrals_are_those_of_a_dense_rule(name, link, slope):
 
 
 @pytest.mark.parametrize("slope", [False, True])
-@pytest.mark.parametrize(("name", "link"), [*CASES, ("normal", "auto"), ("normal", "log")])
+@pytest.mark.parametrize(("name", "link"), [*CASES, ("normal", "auto")])
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     monkeypatch.setattr(_groups, "_TOLERANCE", 1e-8)
     model, batch, theta = case(name, link, slope, seed=1)
@@ -143,7 +143,7 @@ def table(G, n, sd, seed=0, family="binomial"):
 def test_posteriors_are_those_of_long_importance_sampling(G, n, sd, family):
     X, y = table(G, n, sd, family=family)
     model = BayesianGLMRegressorPMD(family, groups=[1], random_state=0).fit(X, y)
-    long = clone(model).set_params(n_particles=40000, random_state=1).fit(X, y)
+    long = clone(model).set_params(n_particles=20000, random_state=1).fit(X, y)
     gap = (model.posterior_.mean() - long.posterior_.mean()) / long.posterior_.std()
     # 2,400 effective draws: standard errors of .02 and 1.5 %; sds of few groups have long tails.
     assert np.abs(gap).max() < 0.08
@@ -153,7 +153,7 @@ def test_posteriors_are_those_of_long_importance_sampling(G, n, sd, family):
 def test_a_posterior_is_that_of_a_grid():
     X, y = table(40, 2, 1.0)
     fit = BayesianGLMRegressorPMD("binomial", groups=[1], random_state=0).fit(X, y)
-    posterior, (b, a, s) = fit.posterior_, np.ogrid[-1:2.5:36j, -1.5:2:36j, 1e-3:6:48j]
+    posterior, (b, a, s) = fit.posterior_, np.ogrid[-1:2.5:30j, -1.5:2:30j, 0.05:6:0.1]
     scale = X[:, 0].std()
     location = fit._state.response.location
     family = fit._state.response.family
