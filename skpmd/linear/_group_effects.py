@@ -19,7 +19,7 @@ from skpmd.linear._groups import group_pieces
 from skpmd.linear._particle_rows import LANES
 from skpmd.linear._quantiles import parameters_of
 
-_NUMBERS, _FEWEST, _MOST = 1 << 23, 256, 4000  # Of all draws, and of the particles that have some.
+_NUMBERS, _FEWEST, _MOST = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
 
 

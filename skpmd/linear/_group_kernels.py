@@ -116,8 +116,8 @@ def _products(raised, factor, m, n_nodes, step, ratio, share, log_centre):
 
 @njit(**_KERNEL)
 def integrate_intercepts(
-    kind, table, largest, y, weight, starts, sd, start, rule, first, nodes, log_weights, order, values,
-    by_factor, moments,
+    kind, table, largest, y, weight, starts, sd, start, rule, first, nodes, log_weights, order,
+    values, by_factor, moments,
 ):  # fmt: skip
     """`integrate_groups` of intercepts with these ``sd`` (m,), for two kinds of rows.
 

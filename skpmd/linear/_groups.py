@@ -21,14 +21,14 @@ from skpmd.engine.variational import laplace
 from skpmd.linear._design import gauss_hermite
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._family_kernels import KINDS, integrate_groups
-from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._glm import GeneralisedLinearModel, definite
+from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._priors import precision_matrix
 
 # Nodes a dimension. A group has the first rule whose integral differs from that of the one before
-# by less than this share of a nat, which is divided by the root of the number of groups: what is
-# left of errors is alike at all particles but for a share of as much.
-_RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 2e-3
+# by less than this share of a nat, which is divided by the root of about the number of groups:
+# what is left of errors is alike at all particles but for a share of as much.
+_RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 _OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
 _LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
@@ -225,7 +225,7 @@ class GroupedModel(GeneralisedLinearModel):
         return value, more
 
     def integrals(self, known, batch, rows, starts, order):
-        """Of some groups, for blocks of particles: slice, values, table, by factor, by phi, moments.
+        """Of groups, for blocks of particles: slice, values, table, by factor, by phi, moments.
 
         See `integrate_groups`; the number of nodes of each group, and where searches begin, are
         found at the particles' median and where effects vary much.
@@ -251,9 +251,9 @@ class GroupedModel(GeneralisedLinearModel):
             if largest < _LARGEST:
                 turned, (y, _, weight) = np.ascontiguousarray(table.T), columns
                 integrate_intercepts(
-                    kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(), start[:, 0].copy(),
-                    rule, rules.first, rules.nodes[:, 0].copy(), rules.log_weights, order, values,
-                    by_factor, moments,
+                    kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(),
+                    start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
+                    rules.log_weights, order, values, by_factor, moments,
                 )  # fmt: skip
                 table = turned.T
                 return some, values, table, by_factor, by_phi, moments
@@ -265,7 +265,8 @@ class GroupedModel(GeneralisedLinearModel):
             return some, values, table, by_factor, by_phi, moments
 
         slopes_of, phi_of, factor_of = (_references(one, factor) for one in (slopes, phi, factor))
-        both, n = slice(0, len(factor_of)), np.sqrt(len(np.unique(batch.group)))
+        both = slice(0, len(factor_of))
+        n = np.sqrt(n_groups * len(batch.group) / starts[-1])
         start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
         last, best = None, rule.copy()
         for k in range(len(_RULES)):
@@ -287,7 +288,7 @@ class GroupedModel(GeneralisedLinearModel):
             yield call(slice(i, i + block), start, best, order)
 
     def _is_fast(self, columns):
-        """Whether intercepts of groups have a kernel of their own: of counts, and of single trials."""
+        """Whether intercepts have a kernel of their own: of counts, and of single trials."""
         _, size, weight = columns
         if self.family.name == "binomial" and self.family.link == "logit":
             return bool((size == 1.0).all() and (weight == 1.0).all())

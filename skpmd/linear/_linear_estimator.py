@@ -31,8 +31,8 @@ from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayOrMore
 from skpmd.linear._column_scale import warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
-from skpmd.linear._group_effects import effects_of
 from skpmd.linear._fit import find_posterior, takes_steps
+from skpmd.linear._group_effects import effects_of
 from skpmd.linear._make_model import in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
