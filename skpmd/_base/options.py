@@ -15,7 +15,9 @@ from skpmd.engine.kde import KERNELS
 from skpmd.engine.particles import SCHEMES
 from skpmd.proposals.fitted_density import share_beyond
 
+# Those of parameters that an estimator does not have are never used.
 LOOP_CONSTRAINTS = {
+    "prior": [BaseEstimator, None],
     "n_particles": [Interval(Integral, 2, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -39,6 +41,7 @@ LOOP_CONSTRAINTS = {
     "final_particles": [None, Interval(Integral, 2, None, closed="left")],
     "average": ["boolean"],
     "reweight": ["boolean"],
+    "warm_start": ["boolean"],
     "total_samples": [None, Interval(Real, 0, 1e15, closed="right")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
     "half_life": [None, Interval(Real, 0, None, closed="neither")],

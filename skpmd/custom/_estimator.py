@@ -373,6 +373,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     """
 
     _parameter_constraints: dict = {
+        **LOOP_CONSTRAINTS,
         "log_likelihood": [callable, None],
         "log_prior": [callable, None],
         "sample_prior": [callable, None],
@@ -383,7 +384,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         "predict_mean": [callable, None],
         "sample_targets": [callable, None],
         "validate": ["boolean"],
-        **LOOP_CONSTRAINTS,
         "proposal": [StrOptions({"auto", "prior"})],
     }
 

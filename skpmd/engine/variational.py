@@ -13,7 +13,6 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skpmd._runtime.call import phase
 
-_MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
 _MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
@@ -30,7 +29,7 @@ class Gaussian(NamedTuple):
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
-    A step is halved until the slope along it has fallen, so a log-concave posterior is climbed from
+    A step is halved while it ends far past the top, so a log-concave posterior is climbed from
     anywhere. Steps end where the next would be shorter than ``tol`` standard deviations. The
     `Gaussian` returned has its mean at the mode and the inverse negative Hessian as covariance.
 
@@ -69,7 +68,8 @@ def newton(target, solve, mean, at, max_iter, tol):
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
-            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
+            # One that leaves the slope as it was is still upwards, and a shorter one is no better.
+            if left > -_MAX_OVERSHOOT or length < 1e-6:
                 break
             length *= 0.5
         mean, at = mean + length * move, ahead

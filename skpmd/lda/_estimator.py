@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
@@ -322,7 +322,7 @@ None, default=None
         "assignment", "n_local_iter", "total_samples", "weighting",
     )  # fmt: skip
     _parameter_constraints: dict = {
-        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
+        **LOOP_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "doc_topic_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
@@ -340,7 +340,6 @@ None, default=None
         "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
         "evaluate_every": [Interval(Integral, None, None, closed="neither")],
         "perp_tol": [Interval(Real, 0.0, None, closed="left")],
-        "prior": [BaseEstimator, None],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],

@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import warn
 from skpmd._base.validation import (
     encode,
@@ -30,9 +29,7 @@ from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._column_scale import in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
-from skpmd.linear._fit import PROPOSALS
-from skpmd.linear._hmc import MOVES
-from skpmd.linear._linear_estimator import LinearEstimator
+from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS
 from skpmd.linear._posterior import GaussianPosterior
@@ -285,26 +282,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
     """
 
     _parameter_constraints: dict = {
+        **LinearEstimator._parameter_constraints,
         "prior": [StrOptions(set(PRIORS)), Posterior, GaussianPosterior, BaseEstimator],
-        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
-        # Squares of scales, and of their inverses, have to be numbers.
-        "prior_scale": [
-            StrOptions({"evidence"}),
-            Interval(Real, 1e-30, 1e30, closed="both"),
-            "array-like",
-            dict,
-        ],
-        "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "scale": [StrOptions({"auto"}), None],
-        "fit_intercept": ["boolean"],
+        "prior_scale": [StrOptions({"evidence"}), SCALE, "array-like", dict],
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "proposal": [StrOptions(set(PROPOSALS))],
-        "moves": [StrOptions(set(MOVES))],
-        "warm_start": ["boolean"],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
-        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
     }
     _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
     _alike = "class_weight", "temperature"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from skpmd._base.options import LOOP_CONSTRAINTS, posterior_of_prior
+from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
 from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
-from skpmd.linear._fit import PROPOSALS
 from skpmd.linear._glm_predict import GLMPredictions
 from skpmd.linear._group_roles import GROUP_CONSTRAINTS, GroupColumns
-from skpmd.linear._hmc import MOVES
-from skpmd.linear._linear_estimator import LinearEstimator
-from skpmd.linear._make_model import PRIORS, LinearParameters
+from skpmd.linear._linear_estimator import SCALE, LinearEstimator
+from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets
 from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
@@ -210,26 +208,13 @@ default="normal"
     """
 
     _parameter_constraints: dict = {
+        **LinearEstimator._parameter_constraints,
         "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
         **GROUP_CONSTRAINTS,
-        "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
-        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
-        "prior_scale": [
-            StrOptions({"auto", "evidence"}), Interval(Real, 1e-30, 1e30, closed="both"),
-            "array-like", dict,
-        ],
-        "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "dispersion_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both"), None],
-        "scale": [StrOptions({"auto"}), None],
-        "fit_intercept": ["boolean"],
-        "proposal": [StrOptions(set(PROPOSALS))],
-        "moves": [StrOptions(set(MOVES))],
-        "warm_start": ["boolean"],
-        **LOOP_CONSTRAINTS,
-    }  # fmt: skip
+        "dispersion_prior_scale": [SCALE, None],
+    }
     _roles = ("exposure", "offset", "trials")
     _frozen_parameters = (
         *LinearEstimator._frozen_parameters, "family", "link", "exposure", "offset", "trials",

@@ -5,7 +5,11 @@ A family of them says what its y and its columns are; what follows from that is 
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
@@ -21,7 +25,7 @@ from skpmd._base.merging import (
     refuse_copies,
     refuse_rows,
 )
-from skpmd._base.options import OF_STOCHASTIC_STEPS
+from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, Shown, results_of
 from skpmd._base.steps import first_stream, stream_after
 from skpmd._base.utils import as_generator, warn
@@ -31,9 +35,10 @@ from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayOrMore
 from skpmd.linear._column_scale import warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
-from skpmd.linear._fit import find_posterior, takes_steps
+from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._group_effects import effects_of
-from skpmd.linear._make_model import in_columns, is_mean_field, linear_model
+from skpmd.linear._hmc import MOVES
+from skpmd.linear._make_model import PRIORS, in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
@@ -51,8 +56,11 @@ from skpmd.linear._task import (
     state_after_part,
     task_of,
 )
+from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
 
+# Squares of scales, and of their inverses, have to be numbers.
+SCALE = Interval(Real, 1e-30, 1e30, closed="both")
 # Parameters that describe a prior which `prior` names.
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
 
@@ -64,6 +72,18 @@ class LinearEstimator(ParticleResults):
     add to what is said of a fit by `_concerns`, and to its state by `_completed`.
     """
 
+    _parameter_constraints: dict = {
+        **LOOP_CONSTRAINTS,
+        "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
+        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
+        "prior_scale": [StrOptions({"auto", "evidence"}), SCALE, "array-like", dict],
+        "prior_df": [Interval(Real, 0, None, closed="neither")],
+        "intercept_prior_scale": [SCALE],
+        "scale": [StrOptions({"auto"}), None],
+        "fit_intercept": ["boolean"],
+        "proposal": [StrOptions(set(PROPOSALS))],
+        "moves": [StrOptions(set(MOVES))],
+    }
     _frozen_parameters: tuple[str, ...] = (
         "prior", "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale",
         "fit_intercept",

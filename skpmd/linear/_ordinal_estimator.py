@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._base.options import LOOP_CONSTRAINTS, posterior_of_prior
+from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import (
     checked_weights,
     encode,
@@ -21,10 +20,8 @@ from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import Cumulative
-from skpmd.linear._fit import PROPOSALS
-from skpmd.linear._hmc import MOVES
 from skpmd.linear._linear_estimator import LinearEstimator
-from skpmd.linear._make_model import PRIORS, LinearParameters
+from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
 from skpmd.linear._role_estimator import RoleColumns
@@ -166,21 +163,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     """
 
     _parameter_constraints: dict = {
+        **LinearEstimator._parameter_constraints,
         "categories": ["array-like", None],
         "offset": [str, Integral, None],
-        "prior": [StrOptions(set(PRIORS)), Posterior, BaseEstimator],
-        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
-        "prior_scale": [
-            StrOptions({"auto", "evidence"}), Interval(Real, 1e-30, 1e30, closed="both"),
-            "array-like", dict,
-        ],
-        "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "scale": [StrOptions({"auto"}), None],
-        "proposal": [StrOptions(set(PROPOSALS))],
-        "moves": [StrOptions(set(MOVES))],
-        "warm_start": ["boolean"],
-        **LOOP_CONSTRAINTS,
-    }  # fmt: skip
+    }
     _frozen_parameters = (
         "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
     )  # fmt: skip

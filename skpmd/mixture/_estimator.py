@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
@@ -264,14 +264,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         "degrees_of_freedom_prior", "covariance_prior", "reg_covar",
     )  # fmt: skip
     _parameter_constraints: dict = {
-        **{
-            name: LOOP_CONSTRAINTS[name]
-            for name in (
-                "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "half_life",
-                "max_time", "checkpoint", "n_jobs", "random_state", "verbose",
-            )
-        },
+        **LOOP_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "strategy": [StrOptions({"auto", "parameters", "conjugate"})],
         "covariance_type": [StrOptions({"full", "tied", "diag", "spherical"})],
@@ -294,10 +287,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         "max_full_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
-        "warm_start": ["boolean"],
         "handle_missing": [StrOptions({"error", "marginal"})],
         "verbose_interval": [Interval(Integral, 1, None, closed="left")],
-        "prior": [BaseEstimator, None],
     }  # fmt: skip
 
     def __init__(

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -59,7 +59,6 @@ PROCESS_CONSTRAINTS = {
     "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "inducing_init": [StrOptions(set(INITS)), "array-like"],
     "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
-    "prior": [BaseEstimator, None],
 }
 
 

@@ -122,6 +122,33 @@ def test_the_mode_costs_few_passes_over_the_data():
         assert model.passes < 30
 
 
+class WallModel:
+    """Log density in one dimension that rises for long, and falls steeply beyond zero.
+
+    Halved steps from -1 end before the wall or far beyond the top, at the cube root of 1 / wall.
+    """
+
+    wall, flatness = 1e6, 1e-3
+
+    def __init__(self):
+        self.passes = 0
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        self.passes += 1
+        beyond = max(float(mean[0]), 0.0)
+        slope = 1.0 - self.flatness * mean[0] - self.wall * beyond**3
+        return np.array([slope]), np.array([[self.flatness + 3.0 * self.wall * beyond**2]])
+
+
+def test_a_step_that_is_short_of_the_top_is_taken():
+    # From there on Newton needs some twenty steps. Halving it until nothing is left of it took 21
+    # passes a step, and a hundred steps led nowhere.
+    model = WallModel()
+    q = laplace(model, [], np.array([-1.0]))
+    assert abs(q.mean[0] - 0.01) < 1e-5
+    assert model.passes < 60
+
+
 # ----------------------------------------------------------------------------- mirror descent
 @pytest.mark.parametrize("b", [1.0, 0.25])
 def test_a_gaussian_posterior_is_found_exactly(b):

@@ -401,6 +401,79 @@ cases(
 )
 
 
+# ------------------------------------------------------------------ other linear models
+@cache
+def _regression(family):
+    """Columns, a known offset or trials last, and targets that suit the family."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 3)) * [1.0, 10.0, 0.1]
+    eta = X @ [0.5, -0.03, 2.0] + 0.3
+    trials, mu = rng.integers(5, 20, 150).astype(float), np.exp(0.5 * eta)
+    y = {
+        "normal": lambda: eta + rng.standard_normal(150),
+        "student_t": lambda: eta + rng.standard_t(3.0, 150),
+        "poisson": lambda: rng.poisson(mu),
+        "negative_binomial": lambda: rng.poisson(mu * rng.gamma(2.0, 0.5, 150)),
+        "gamma": lambda: mu * rng.gamma(3.0, 1.0 / 3.0, 150),
+        "binomial": lambda: rng.binomial(trials.astype(int), expit(eta)),
+        "beta": lambda: rng.beta(10.0 * expit(eta), 10.0 - 10.0 * expit(eta)),
+        "ordinal": lambda: np.digitize(eta + rng.logistic(size=150), [-1.0, 0.5, 2.0]),
+    }[family]().astype(float)
+    return np.column_stack([X, trials]), y
+
+
+def _linear_fit(family="negative_binomial", weighted=False, role=None, sparse=False, **params):
+    X, y = _regression(family)
+    stream, params = split({"random_state": 0, "n_particles": 1000, **params})
+    params |= {"trials": 3} if family == "binomial" else {} if role is None else {role: 3}
+    X = X if role or family == "binomial" else X[:, :3]
+    X = sp.csr_matrix(X * (np.abs(X) > 0.4)) if sparse else X
+    if family == "ordinal":
+        known = {"classes": np.unique(y)} if stream else {}
+        model = run(skpmd.BayesianOrdinalClassifierPMD(**params), (X, y), **stream, **known)
+        own = {"probabilities": model.predict_proba(X[:20]), **attributes(model, "cutpoints_")}
+    else:
+        model = skpmd.BayesianGLMRegressorPMD(family, **params)
+        model = run(model, (X, y), by_row=weights(len(y), weighted), **stream)
+        found = model.predict_proba(X[:20])
+        own = {
+            "mean": found.mean(), "std": found.std(), "quantile": found.quantile(0.3),
+            "interval": found.interval(0.8), "of_mean": found.interval_of_mean(0.8),
+            "crps": found.crps(y[:20]), "score": model.score(X, y),
+            "draws": model.sample_y(X[:20], n_samples=5, random_state=1),
+            "pointwise": model.pointwise_log_likelihood(X[:20], y[:20], n_draws=50),
+            **attributes(model, "intercept_", "intercept_std_"),
+        }  # fmt: skip
+    own |= attributes(model, "coef_", "coef_std_")
+    return {**record_of(model), **particles_of(model.posterior_), **own}
+
+
+_LINEAR = "normal", "student_t", "poisson", "gamma", "binomial", "beta", "ordinal"
+cases("linear", _linear_fit, {family: {"family": family} for family in _LINEAR})
+cases(
+    "linear",
+    _linear_fit,
+    {
+        "negative_binomial": {},
+        "exposure": {"role": "exposure"},
+        "offset": {"role": "offset", "family": "normal"},
+        "sample_weight": {"weighted": True, "family": "gamma"},
+        "sparse": {"sparse": True, "family": "poisson", "role": "exposure"},
+        "normal, log link": {"family": "normal", "link": "log"},
+        "beta, probit": {"family": "beta", "link": "probit"},
+        "binomial, cloglog": {"family": "binomial", "link": "cloglog"},
+        "prior=horseshoe": {"prior": "horseshoe", "n_particles": 640, "family": "poisson"},
+        "prior=student_t": {"prior": "student_t", "family": "normal"},
+        "moves=always": {"moves": "always", "n_particles": 640},
+        "prior_scale=evidence": {"prior_scale": "evidence", "family": "normal"},
+        "proposal=prior": {"proposal": "prior", "family": "poisson", **_STEPS},
+        "stream": {"n_parts": 3},
+        "stream, normal": {"n_parts": 3, "family": "normal"},
+        "stream, ordinal": {"n_parts": 3, "family": "ordinal"},
+    },
+)
+
+
 # ------------------------------------------------------------------ Gaussian processes
 @cache
 def _targets():
