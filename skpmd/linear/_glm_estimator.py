@@ -15,7 +15,7 @@ from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
-from skpmd.linear._group_roles import GROUP_CONSTRAINTS, GroupColumns
+from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution, distribution_of, refuse_targets

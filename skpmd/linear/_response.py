@@ -250,8 +250,11 @@ class Frame(NamedTuple):
         """Log determinant of the derivative of given coordinates by those of the fit, (m,)."""
         p, w = self._widths(u)
         response, k = self.response, self.response.n_dispersions
-        linear = w * np.log(response.unit) - np.log(self.columns.scale).sum()
-        linear += np.log(response.units(self.columns.scale)).sum()
+        n_units = w + (1 if response.family.is_real else 0)
+        linear = n_units * np.log(response.unit) - np.log(self.columns.scale).sum()
+        if response.family.groups is not None:
+            units = response.family.groups.units(response.unit, self.columns.scale)
+            linear += np.log(units).sum()
         return linear + response.family.dispersions.log_jacobian(u[..., w : w + k])
 
     def within(self, theta):

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from skpmd.linear._group_roles import GroupColumns
+from skpmd.linear._group_estimator import GroupColumns
 from skpmd.linear._make_model import per_column
 from skpmd.linear._roles import known_part, places_of, split
 

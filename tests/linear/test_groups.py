@@ -18,8 +18,15 @@ from skpmd.linear._groups import GroupedModel, Groups, grouped
 from skpmd.linear._priors import NormalPrior
 
 CASES = [
-    ("student_t", "auto"), ("poisson", "auto"), ("negative_binomial", "auto"), ("gamma", "auto"),
-    ("binomial", "auto"), ("binomial", "probit"), ("beta", "auto"), ("cumulative", "auto"),
+    ("poisson", "auto"),
+    ("binomial", "auto"),
+    *(
+        pytest.param(name, link, marks=pytest.mark.slow)
+        for name, link in [
+            ("student_t", "auto"), ("negative_binomial", "auto"), ("gamma", "auto"),
+            ("binomial", "probit"), ("beta", "auto"), ("cumulative", "auto"),
+        ]
+    ),
 ]  # fmt: skip
 
 
@@ -138,9 +145,14 @@ def table(G, n, sd, seed=0, family="binomial"):
 
 @pytest.mark.parametrize(
     ("G", "n", "sd", "family"),
-    [(60, 2, 1.0, "binomial"), (1, 40, 0.5, "binomial"), (3, 20, 1.0, "binomial"),
-     (20, 5, 0.0, "binomial"), (8, 5, 1.0, "normal")],
-)  # fmt: skip
+    [
+        pytest.param(60, 2, 1.0, "binomial", marks=pytest.mark.slow),
+        pytest.param(1, 40, 0.5, "binomial", marks=pytest.mark.slow),
+        pytest.param(3, 20, 1.0, "binomial", marks=pytest.mark.slow),
+        (20, 5, 0.0, "binomial"),
+        (8, 5, 1.0, "normal"),
+    ],
+)
 def test_posteriors_are_those_of_long_importance_sampling(G, n, sd, family):
     X, y = table(G, n, sd, family=family)
     model = BayesianGLMRegressorPMD(family, groups=[1], random_state=0).fit(X, y)
