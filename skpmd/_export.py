@@ -41,13 +41,14 @@ def named_by_columns(posterior, columns):
 
     It stays as it is where none of its axes are columns, or these are not so many.
     """
-    coef = (getattr(posterior, "variables", None) or {}).get("coef")
-    if coef is None or coef.columns.shape[-1] != len(columns):
+    variables = getattr(posterior, "variables", None) or {}
+    coef = variables.get("coef") or variables.get("b")
+    if coef is None or "feature" not in coef.dims or coef.columns.shape[-1] != len(columns):
         return posterior
     known, new = posterior.coords["feature"], [str(one) for one in columns]
     names = list(posterior.names)
     renamed = {
-        names[place]: new[j] + names[place].removeprefix(known[j])
+        names[place]: names[place].replace(known[j], new[j], 1)
         for row in np.atleast_2d(coef.columns)
         for j, place in enumerate(row)
     }

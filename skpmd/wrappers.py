@@ -6,6 +6,7 @@ a transformed target does not. These functions work through all of them, however
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
+from skpmd._joined_rows import JoinedDistribution
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture, PredictiveDistribution
 
 __all__ = [
+    "JoinedDistribution",
     "cross_val_distribution",
     "posterior_of",
     "predict_distribution",
@@ -45,7 +48,9 @@ _WRAPPED = {
 }
 
 
-def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
+def predict_interval(
+    estimator: Estimator, X: MatrixLike, level: float = 0.9, **options: Any
+) -> Array:
     """Central predictive intervals of a regressor, whatever it is wrapped in.
 
     Parameters
@@ -59,6 +64,9 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
         Features, as the outermost estimator takes them.
     level : float in (0, 1), default=0.9
         Probability that an interval contains the true value.
+    **options : dict
+        What the innermost ``predict_interval`` takes besides, such as ``target="mean"`` for
+        intervals of the mean. (The mean of a transformed target is another one, and refused.)
 
     Returns
     -------
@@ -68,7 +76,7 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
     Raises
     ------
     TypeError
-        If the innermost estimator has no such intervals.
+        If the innermost estimator has no such intervals, or does not take an option.
 
     Examples
     --------
@@ -87,7 +95,7 @@ def predict_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) ->
     ((3, 2), True)
     """
     check_level(level)
-    return _called(estimator, X, "predict_interval", {"level": level})
+    return _called(estimator, X, "predict_interval", {"level": level, **options})
 
 
 def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
@@ -181,7 +189,7 @@ def cross_val_distribution(
     cv: Any = None,
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
-) -> NormalMixture:
+) -> NormalMixture | JoinedDistribution:
     """Predictive distribution of each row, from a fit to the folds that do not contain it.
 
     scikit-learn's `cross_val_predict` handles only arrays.
@@ -205,8 +213,9 @@ def cross_val_distribution(
 
     Returns
     -------
-    NormalMixture
-        Distribution of n_samples rows, in their order.
+    NormalMixture or JoinedDistribution
+        Distribution of n_samples rows, in their order. The latter is that of linear models, whose
+        fits have particles of their own, and has the methods of `FamilyMixture`.
 
     Raises
     ------
@@ -228,8 +237,8 @@ def cross_val_distribution(
         raise ValueError("y must be given: the distributions are those of targets, got None.")
     X, y, groups = indexable(X, y, groups)
     splits = list(check_cv(cv, y, classifier=False).split(X, y, groups))
-    tests = np.concatenate([test for _, test in splits])
-    if not np.array_equal(np.sort(tests), np.arange(len(y))):
+    tests = [test for _, test in splits]
+    if not np.array_equal(np.sort(np.concatenate(tests)), np.arange(len(y))):
         raise ValueError("cv must have every row in exactly one test part, as KFold has.")
 
     def held_out(train, test):
@@ -239,7 +248,7 @@ def cross_val_distribution(
         return predict_distribution(fitted, _safe_split(fitted, X, y, test, train)[0])
 
     parts = Parallel(n_jobs=n_jobs)(delayed(held_out)(*one) for one in splits)
-    return _joined(parts)[np.argsort(tests)]
+    return _joined(parts, tests)
 
 
 def posterior_of(estimator: Estimator) -> Any:
@@ -285,7 +294,8 @@ def posterior_of(estimator: Estimator) -> Any:
     names = column_names(estimator)
     if names is None or hasattr(inner, "feature_names_in_"):
         return inner.posterior_
-    return named_by_columns(inner.posterior_, names)
+    roles = inner._places() if hasattr(inner, "_places") else {}  # They have no coefficient.
+    return named_by_columns(inner.posterior_, np.delete(names, list(roles.values())))
 
 
 def inside(estimator):
@@ -341,9 +351,20 @@ def _called(estimator, X, method, keywords):
                 "The target is transformed (TransformedTargetRegressor): its predictive "
                 "distribution has no closed form. Call predict_interval."
             )
+        if keywords.get("target") == "mean":
+            raise TypeError(
+                "The target is transformed (TransformedTargetRegressor): its mean is not that of "
+                "y, so that target='mean' has no interval. Leave it out."
+            )
         ends = _called(estimator.regressor_, X, method, keywords)
         return _mapped_back(estimator.transformer_, ends)
     if hasattr(estimator, method):
+        known = list(signature(getattr(estimator, method)).parameters)[1:]
+        if unknown := sorted(keywords.keys() - known):
+            raise TypeError(
+                f"{method} of {type(estimator).__name__} takes no {', '.join(unknown)}, but only "
+                f"{', '.join(known)}."
+            )
         return getattr(estimator, method)(X, **keywords)
     raise TypeError(
         f"{type(estimator).__name__} has no {method}, and holds no estimator that has: give a "
@@ -372,13 +393,13 @@ def _of_rows(value, places, n):
     return _safe_indexing(value, places) if np.shape(value)[:1] == (n,) else value
 
 
-def _joined(parts):
-    """One `NormalMixture` of the rows of several, whose numbers of components may differ."""
+def _joined(parts, tests):
+    """The rows of several distributions, ``tests`` being their places, in order.
+
+    Of `NormalMixture`s, whose numbers of components may differ, comes one.
+    """
     if not all(isinstance(one, NormalMixture) for one in parts):
-        raise TypeError(
-            "cross_val_distribution joins mixtures of normals, and those of linear models have the "
-            "particles of a fit: take the distributions fold by fold by predict_distribution."
-        )
+        return JoinedDistribution(parts, tests)
     k = max(len(one.means) for one in parts)
 
     def padded(name, value):
@@ -387,4 +408,5 @@ def _joined(parts):
             for table in (getattr(one, name) for one in parts)
         ])  # fmt: skip
 
-    return NormalMixture(padded("means", 0.0), padded("stds", 1.0), padded("weights", 0.0))
+    found = NormalMixture(padded("means", 0.0), padded("stds", 1.0), padded("weights", 0.0))
+    return found[np.argsort(np.concatenate(tests))]

@@ -28,6 +28,7 @@ from skpmd._base.validation import (
     ENCODE,
     checked_blocks,
     naming_conversions,
+    naming_missing,
     refuse_no_table,
     refuted_weights,
 )
@@ -135,7 +136,11 @@ class ParticleEstimator(BaseEstimator):
         refuse_no_table(X)
         name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
         # Its sums overflow where numbers do; it refuses those.
-        with np.errstate(all="ignore"), naming_conversions(name, self._of_words):
+        with (
+            np.errstate(all="ignore"),
+            naming_conversions(name, self._of_words),
+            naming_missing(X, y),
+        ):
             if not isinstance(X, BlockTable):
                 return validate_data(self, X, y, **how)
             reset = how.pop("reset", True)

@@ -135,6 +135,36 @@ def naming_conversions(name, of_words=ENCODE):
 
 
 @contextmanager
+def naming_missing(X, y):
+    """Context in which scikit-learn's error about nan or infinity says where the first is."""
+    try:
+        yield
+    except ValueError as error:
+        head, _, rest = str(error).partition(".")
+        values = {"Input X contains": X, "Input y contains": y}.get(head[:16])
+        if values is None or not is_in_memory(values):
+            raise
+        try:
+            table = check_array(
+                values, dtype=np.float64, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
+                accept_sparse="coo",
+            )  # fmt: skip
+        except (TypeError, ValueError):  # Labels that are words, beside nan.
+            raise error from None
+        if sparse.issparse(table):
+            k = np.flatnonzero(~np.isfinite(table.data))[:1]
+            places = np.column_stack([table.row[k], table.col[k]])
+        else:
+            places = np.argwhere(~np.isfinite(table))
+        if not len(places):  # A number that is too large for single precision.
+            raise
+        row, *column = places[0].tolist()
+        names = getattr(values, "columns", range(table.shape[-1]))
+        of_column = f" of column {names[column[0]]!r}" if column else ""
+        raise ValueError(f"{head}, the first in row {row}{of_column}.{rest}") from error
+
+
+@contextmanager
 def naming_singular_columns(X):
     """Context that turns a matrix without a Cholesky factor into an error that names a column.
 

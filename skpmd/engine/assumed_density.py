@@ -30,6 +30,9 @@ class AssumedDensityModel(Model):
     ``gaussian_target`` takes the Gaussian in any case.
     """
 
+    # A prior that knows of earlier rows leaves one mode, and no density without a bound.
+    is_log_concave, has_poles = True, False
+
     def __init__(self, model, gaussian, a, cubic=None):
         self._cubic = cubic
         self._model, self._a = model, a

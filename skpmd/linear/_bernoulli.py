@@ -15,13 +15,9 @@ class LogisticModel(OneLogit):
 
     has_stiff_rows = True
 
-    def add_log_likelihoods(self, table, y, weight, total):
+    def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums of log sigmoid(y z); see `LinearModel`."""
-        add_log_sigmoid(table[:, 0], y, weight, total, False)
-
-    def differentiate(self, table, y, weight, total):
-        """The same, and write derivatives over logits (m, 1, n)."""
-        add_log_sigmoid(table[:, 0], y, weight, total, True)
+        add_log_sigmoid(table[:, 0], y, weight, total, differentiate)
 
     def differentiate_single(self, table, y, weight, total):
         """Write derivatives over logits in float32; see `LinearModel`."""

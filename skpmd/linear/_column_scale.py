@@ -6,6 +6,7 @@ anything. So columns are centred and divided by their standard deviations inside
 reported in the given units.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -106,8 +107,8 @@ class Units(NamedTuple):
             )
         return out
 
-    def pull_back(self, gradient):
-        """Gradients by given coefficients, of those by ones in units, (..., d)."""
+    def pull_back(self, gradient, theta=None):
+        """Gradients by given coefficients, of those by ones in units, (..., d), at any point."""
         out, rows, p = self._copied(gradient)
         rows[..., :p] *= self.scale
         if self.fit_intercept:
@@ -128,28 +129,20 @@ class Units(NamedTuple):
 
     def of(self, places):
         """Units of the coefficients at some places; None where these are no whole rows."""
-        width = len(self.centre) + self.fit_intercept
-        rows, columns = np.divmod(np.asarray(places).reshape(-1), width)
-        n_rows = len(set(rows.tolist()))
-        if len(columns) % n_rows:
-            return None
-        table, of_rows = columns.reshape(n_rows, -1), rows.reshape(n_rows, -1)
-        whole = (table == table[0]).all() and (of_rows == of_rows[:, :1]).all()
-        if not whole or max(of_rows[:, 0]) >= self.n_rows:
-            return None
-        inner = table[0, :-1] if self.fit_intercept else table[0]
-        at_end = not self.fit_intercept or table[0, -1] == width - 1
-        if not at_end or (inner >= len(self.centre)).any():
+        places, width = np.asarray(places).reshape(-1), len(self.centre) + self.fit_intercept
+        n_rows = len(set((places // width).tolist()))
+        n = len(places) // n_rows
+        rows, inner = places[::n] // width, places[:n] % width
+        is_whole = np.array_equal(np.add.outer(rows * width, inner).ravel(), places)
+        if self.fit_intercept:
+            is_whole, inner = is_whole and inner[-1] == width - 1, inner[:-1]
+        if not is_whole or max(rows) >= self.n_rows or (inner >= len(self.centre)).any():
             return None
         return self.only(inner)._replace(n_rows=n_rows)
 
     def moved(self, theta, other):
         """Given coefficients as they are, for intercepts are where columns are zero."""
         return theta
-
-    def at(self, theta):
-        """The linear map next to a point, which is the same anywhere."""
-        return self
 
     def since(self, other):
         """These units as ones of columns that are in other units."""
@@ -257,12 +250,12 @@ def moments_of(batches):
 
 
 def _moments(batches):
-    out = None
-    for X, _, weight, *_ in batches:
-        for some in gen_batches(len(weight), _ROWS_AT_ONCE):
-            found = _of_rows(X[some], weight[some])
-            out = found if out is None else _joined(out, found)
-    return out
+    parts = (
+        _of_rows(X[some], weight[some])
+        for X, _, weight, *_ in batches
+        for some in gen_batches(len(weight), _ROWS_AT_ONCE)
+    )
+    return reduce(_joined, parts)
 
 
 def _of_rows(X, weight):

@@ -28,15 +28,12 @@ class DensityPrior(Prior):
         self._precision = inverse.T @ inverse
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         return fitted_density.sample(self.density, m, rng)
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         return fitted_density.log_density(self.density, theta)
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return fitted_density.gradient(self.density, theta)
 
     def expected(self, mean, sd):

@@ -25,8 +25,8 @@ class LinearModel(Model):
     """A likelihood of K linear predictors, the logits, under a prior on their coefficients.
 
     A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
-    whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`
-    and `differentiate`, and for fitted proposals ``gaussian_target``, ``expected_logits`` and
+    whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`,
+    and for fitted proposals ``gaussian_target``, ``expected_logits`` and
     `_third_derivatives`, which `OneLogit` makes of two functions.
 
     With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
@@ -41,6 +41,8 @@ class LinearModel(Model):
     n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
     has_stiff_rows = False
     is_conjugate = False  # Whether there are exact draws, by ``exact_draws``.
+    is_log_concave = True  # Whether a search for the mode may begin anywhere.
+    has_poles = False  # Whether a density without spread is infinite at a row of its own mean.
 
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df
@@ -188,7 +190,7 @@ class LinearModel(Model):
             differentiate(table, y[rows], weight[rows], part)
             table = table.reshape(-1, table.shape[2])
             ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
-            by_slopes = slopes_gradient(table, X[rows])
+            by_slopes = (X[rows].T @ table.T).T if issparse(X) else table @ X[rows]
             if shift is not None:
                 by_slopes = by_slopes - ones[:, None] * shift
             return some, part, by_slopes, ones
@@ -200,13 +202,16 @@ class LinearModel(Model):
             if self.fit_intercept:
                 rows[:, -1] += by_intercept
 
-    def add_log_likelihoods(self, table, y, weight, total):
-        """Add weighted sums over rows of log p(y | logits), of logits (m, K, n), to ``total``."""
+    def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
+        """Add weighted sums over rows of log p(y | logits), of logits (m, K, n), to ``total``.
+
+        With ``differentiate`` derivatives of the sums are written over the logits.
+        """
         raise NotImplementedError
 
     def differentiate(self, table, y, weight, total):
         """The same, and write derivatives of the sums over the logits."""
-        raise NotImplementedError
+        self.add_log_likelihoods(table, y, weight, total, differentiate=True)
 
     def differentiate_single(self, table, y, weight, total):
         """Write derivatives over logits in float32; a kernel may do so in that precision alone."""
@@ -357,11 +362,6 @@ def logits(theta, X, fit_intercept):
     if fit_intercept:
         table += theta[:, -1:]
     return table
-
-
-def slopes_gradient(table, X):
-    """Sum over rows of table[:, n] x_n, shape (m, p)."""
-    return (X.T @ table.T).T if issparse(X) else table @ X
 
 
 def logit_moments(mean, variance, X, fit_intercept, shift=None):

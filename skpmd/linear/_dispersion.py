@@ -4,6 +4,8 @@ The prior of a dispersion is that of the function's values, so that every coordi
 coefficients has the prior N(0, 1): priors, densities and streams need to know nothing of it.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.special import (
     betainc,
@@ -73,6 +75,13 @@ class Dispersions:
         return [law.described(one) for law, one in zip(self.laws, units, strict=False)]
 
 
+def _by_side(u, low, high):
+    """A function of coordinates (m,) that has a form for those below zero and one for others."""
+    out, below = np.empty(np.shape(u)), u < 0.0
+    out[below], out[~below] = low(u[below]), high(u[~below])
+    return out
+
+
 class HalfStudentT:
     """|T| scale with T of Student's distribution, three degrees of freedom."""
 
@@ -82,11 +91,17 @@ class HalfStudentT:
     def quantile(self, u):
         """Its value with as much mass below it as N(0, 1) has below u."""
         df = self.df
+
         # T^2 / (df + T^2) is a beta variate, and so is the rest: each is exact where it is small.
-        low = betaincinv(0.5, 0.5 * df, ndtr(np.minimum(u, 0.0)))
-        high = betaincinv(0.5 * df, 0.5, ndtr(-np.maximum(u, 0.0)))
-        ratio = np.where(u < 0.0, low / (1.0 - low), (1.0 - high) / high)
-        return self.scale * np.sqrt(df * ratio)
+        def low(u):
+            share = betaincinv(0.5, 0.5 * df, ndtr(u))
+            return share / (1.0 - share)
+
+        def high(u):
+            share = betaincinv(0.5 * df, 0.5, ndtr(-u))
+            return (1.0 - share) / share
+
+        return self.scale * np.sqrt(df * _by_side(u, low, high))
 
     def standard(self, x):
         """The inverse of `quantile`."""
@@ -114,9 +129,8 @@ class Gamma:
 
     def quantile(self, u):
         """See `HalfStudentT`."""
-        low = gammaincinv(self.shape, ndtr(np.minimum(u, 0.0)))
-        high = gammainccinv(self.shape, ndtr(-np.maximum(u, 0.0)))
-        return np.where(u < 0.0, low, high) / self.rate
+        low, high = partial(gammaincinv, self.shape), partial(gammainccinv, self.shape)
+        return _by_side(u, lambda u: low(ndtr(u)), lambda u: high(ndtr(-u))) / self.rate
 
     def standard(self, x):
         """The inverse of `quantile`."""

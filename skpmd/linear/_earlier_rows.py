@@ -86,7 +86,6 @@ class TiltedPrior(Prior):
         return self.prior.log_density(theta) + _value(self.rest, theta)
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return self.prior.gradient(theta) + _slope(self.rest, theta)
 
     def expected(self, mean, sd):
@@ -124,19 +123,21 @@ def earlier_rows(parameters, features, response):
     def ordered(value):
         return value[np.ix_(classes, columns)] if np.ndim(value) else value
 
-    old = earlier.prior
+    old, rest, known = earlier.prior, earlier.rest, getattr(posterior, "log_evidence", None)
+    if rest is not None:
+        precision = rest.precision[np.ix_(places, places)]
+        rest = rest._replace(
+            centre=rest.centre[places], slope=rest.slope[places], precision=precision
+        )
+    is_known = earlier.log_evidence is not None and known is not None
+    known = earlier.log_evidence + known if is_known else None
     prior = PriorOfRows(
         old.parameters._replace(prior_mean=ordered(old.parameters.prior_mean)),
         ordered(old.scale),
         None if old.units is None else old.units.only(columns),
         old.response if response.n_rows == 1 else response,
     )
-    return earlier._replace(
-        rows=rows,
-        prior=prior,
-        rest=None if earlier.rest is None else _permuted(earlier.rest, places),
-        log_evidence=_sum(earlier.log_evidence, getattr(posterior, "log_evidence", None)),
-    )
+    return EarlierRows(rows, prior, rest, known)
 
 
 def model_of(earlier):
@@ -203,11 +204,10 @@ def _in(prior, earlier):
     if rest is not None:
         new, old = (one.response.frame(one.units) for one in (prior, earlier.prior))
         centre = new.since(old).outward(rest.centre)
-        back = old.since(new).at(centre)  # As it takes coordinates to where the rest is.
-        by_one = back.pull_back(rest.precision)
-        rest = rest._replace(
-            centre=centre, slope=back.pull_back(rest.slope), precision=back.pull_back(by_one.T)
-        )
+        # As it takes coordinates to where the rest is.
+        back = partial(old.since(new).pull_back, theta=centre)
+        precision = back(back(rest.precision).T)
+        rest = NormalRows(centre, back(rest.slope), precision, rest.constant, rest.misfit)
     return earlier._replace(rows=rows, rest=rest)
 
 
@@ -284,15 +284,3 @@ def _added(before, rest):
         rest.constant + float(_value(before, rest.centre[None])[0]),
         float(np.hypot(before.misfit, rest.misfit)),
     )
-
-
-def _permuted(rest, places):
-    """The same, of coordinates in another order."""
-    return rest._replace(
-        centre=rest.centre[places], slope=rest.slope[places],
-        precision=rest.precision[np.ix_(places, places)],
-    )  # fmt: skip
-
-
-def _sum(one, other):
-    return None if one is None or other is None else one + other

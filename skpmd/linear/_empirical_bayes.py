@@ -30,8 +30,8 @@ class ScaleChoice(NamedTuple):
     warning: str = ""
 
 
-def best_scale(evidence, low=LOW, high=HIGH):
-    """Scale in [low, high] of the highest evidence, the best of all scales tried.
+def best_scale(evidence):
+    """Scale in [LOW, HIGH] of the highest evidence, the best of all scales tried.
 
     A few scales in each decade are tried, then the logarithm of the scale is searched between the
     neighbours of the best of them. Where an end of the range is as good as the best, to within one
@@ -46,8 +46,8 @@ def best_scale(evidence, low=LOW, high=HIGH):
         value = float(evidence(float(np.exp(log_scale))))
         return -value if np.isfinite(value) else np.inf
 
-    ends = np.log([low, high])
-    grid = np.linspace(*ends, 1 + int(np.ceil(_PER_DECADE * np.log10(high / low))))
+    ends = np.log([LOW, HIGH])
+    grid = np.linspace(*ends, 1 + int(np.ceil(_PER_DECADE * np.log10(HIGH / LOW))))
 
     def search(timed):
         def noted(log_scale):
@@ -65,7 +65,7 @@ def best_scale(evidence, low=LOW, high=HIGH):
     best_in_time(search, negative_evidence, _SEARCH)
     best = max(tried, key=tried.get)
     if tried[best] == -np.inf:
-        raise ValueError(f"the log evidence is not finite at any scale from {low:g} to {high:g}.")
+        raise ValueError(f"the log evidence is not finite at any scale from {LOW:g} to {HIGH:g}.")
     known = [end for end in ends if end in tried]  # Of a search without time they may not be.
     as_good = [f"{np.exp(end):g}" for end in known if tried[best] - tried[end] < _MIN_DIFFERENCE]
     warning = ""
@@ -77,7 +77,7 @@ def best_scale(evidence, low=LOW, high=HIGH):
     return ScaleChoice(float(np.exp(best)), float(tried[best]), warning)
 
 
-def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH):
+def scale_by_evidence(make_model, batches, n_particles, rng):
     """Scale of a model's prior by the evidence that importance sampling gives; see `best_scale`.
 
     Every scale has the same random numbers. The errors of their evidences are then nearly the same,
@@ -93,7 +93,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
         outcome = importance_sample(model, batches, mixture, n_particles, 1.0, rng)
         return log_evidence(outcome.particles.log_ratio, outcome.pair)[0]
 
-    return best_scale(evidence, low, high)
+    return best_scale(evidence)
 
 
 def chosen_scale(parameters, rows, response, shift, rng):

@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.utils import warn
 from skpmd._base.validation import (
     encode,
     encode_known,
-    fit_context,
     naming_unordered,
     row_weights,
 )
-from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
-from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
+from skpmd._typing import Array, ArrayLike, FilePath, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
+from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._column_scale import in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
-from skpmd.linear._linear_estimator import SCALE, LinearEstimator
+from skpmd.linear._linear_estimator import SCALE
 from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
-from skpmd.linear._mean_field import COVARIANCE_TYPES, NO_PARTS
+from skpmd.linear._mean_field import COVARIANCE_TYPES
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._response import Classes
 from skpmd.posterior import Posterior
 
 
-def _takes_parts(estimator):
-    """Whether there is a ``partial_fit``; raises AttributeError where there is none."""
-    if estimator.covariance_type == "diag":
-        raise AttributeError(NO_PARTS)
-    return True
-
-
-class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
+class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
@@ -282,14 +272,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
     """
 
     _parameter_constraints: dict = {
-        **LinearEstimator._parameter_constraints,
+        **LinearClassifier._parameter_constraints,
         "prior": [StrOptions(set(PRIORS)), Posterior, GaussianPosterior, BaseEstimator],
         "prior_scale": [StrOptions({"evidence"}), SCALE, "array-like", dict],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
     }
-    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
     _alike = "class_weight", "temperature"
 
     def __init__(
@@ -364,42 +353,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of the coefficients.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features, in any units. X may also be data in blocks (`skpmd.data.Blocks`), with y and
-            weights in the blocks or as arguments.
-        y : array-like of shape (n_samples,), optional
-            Two classes or more, of any type.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianLogisticRegressionPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If y has one class only, or the weights leave a class without any.
-        """
-        no_moments = self._fitted(X, y, sample_weight)
-        if no_moments:
-            self.diagnostics_["warnings"].append(no_moments)
-            warn(
-                f"{type(self).__name__}: {no_moments}. Report posterior_.quantile(0.5) and "
-                "posterior_.interval(), which exist, or set "
-                "prior='normal', or prior='student_t' with prior_df above 2."
-            )
-        return self
-
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
         X, y = self._validated(X, y, reset=response is None)
@@ -420,54 +373,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
     def _concerns(self, task, theta):
         """Moments that do not exist; see `LinearEstimator`."""
         return missing_moments(task.model, task.rows.data, theta, len(self.classes_))
-
-    @available_if(_takes_parts)
-    @in_parts
-    @fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Update the posterior with more rows, which are then no longer needed.
-
-        Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
-        that is given). The first rows are retained (up to 2^21 numbers), and the posterior is
-        computed anew from all of them, until each class has ten rows for each of its coefficients
-        and further rows have the same shares of classes and similar columns. Rows may therefore
-        come sorted. After that, and after `fit`, the stream continues without stored data. Nothing
-        is approximated between rejuvenations. The error of rejuvenations is estimated in
-        ``history_["rejuvenation_error"]``, and there is a warning if it is large. The parameters of
-        the prior and ``fit_intercept`` must not change between calls. If a call fails in any way,
-        the estimator remains unchanged.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features, on the same scale in all calls: the first part decides on centres and units
-            (see ``scale``).
-        y : array-like of shape (n_samples,)
-            Labels. A call may hold a single class, but the first rows should hold all classes.
-        classes : array-like of shape (n_classes,), optional
-            All classes; needed at the first call, unless there was a fit.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianLogisticRegressionPMD
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If y holds other labels than ``classes``, or a parameter needs all data at once.
-        """
-        if self.class_weight == "balanced":
-            raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
-        return self._after_part(X, y, sample_weight, classes=classes)
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
@@ -547,9 +452,3 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearEstimator):
         if isinstance(pairs, list):
             state = {**state, "class_weight": dict(pairs)}
         super().__setstate__(state)
-
-    def __sklearn_tags__(self):
-        """Tags: sparse input is fine."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

@@ -1,155 +1,129 @@
-"""Families: what distribution rows have given their linear predictors.
+"""The families: what distribution rows have given their linear predictors.
 
-A family says which y it takes, how a dispersion enters, what is in closed form of its log density,
-and which kernel has the rest.
+What each method is for is said in `skpmd.linear._family.Family`.
 """
 
 import numpy as np
-from scipy.special import expit, gammaln, logit, ndtr, ndtri, psi, xlogy
+from scipy.special import (
+    betainc,
+    betaln,
+    gammainc,
+    gammaincc,
+    gammaln,
+    logit,
+    ndtr,
+    psi,
+    stdtr,
+    xlog1py,
+    xlogy,
+)
 
+from skpmd._base.normal_mixtures import LOG_ROOT_TWO_PI
 from skpmd.linear import _family_kernels as kernels
-from skpmd.linear._dispersion import Cutpoints, Dispersions, Gamma, HalfStudentT, RootHalfNormal
+from skpmd.linear._dispersion import Cutpoints, Gamma, HalfStudentT
+from skpmd.linear._family import Family
 
 _MAX_COUNT = 1e15  # Larger numbers are not known to one.
+_HUGE = 1e18  # NumPy draws no counts of larger means.
 _LARGE = 1e4  # Stirling's series to its first term is exact from here on.
-_CODES = {
-    "logit": kernels.LOGIT, "probit": kernels.PROBIT, "cloglog": kernels.CLOGLOG,
-    "identity": kernels.IDENTITY, "log": kernels.LOG,
-}  # fmt: skip
-_HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-
-
-def link_of(name, mu):
-    """Linear predictors of means."""
-    with np.errstate(divide="ignore"):
-        return {
-            "identity": lambda: mu, "log": lambda: np.log(mu), "logit": lambda: logit(mu),
-            "probit": lambda: ndtri(mu), "cloglog": lambda: np.log(-np.log1p(-mu)),
-        }[name]()  # fmt: skip
-
-
-def mean_of(name, z):
-    """Means of linear predictors."""
-    with np.errstate(over="ignore"):
-        return {
-            "identity": lambda: z, "log": lambda: np.exp(z), "logit": lambda: expit(z),
-            "probit": lambda: ndtr(z), "cloglog": lambda: -np.expm1(-np.exp(z)),
-        }[name]()  # fmt: skip
-
-
-class Family:
-    """A distribution of y given a linear predictor, with dispersions phi that all rows share.
-
-    A subclass has a ``name``, ``links`` of which the first is the default, and a ``kernel`` as of
-    `skpmd.linear._family_kernels`; it may override the methods.
-
-    Parameters
-    ----------
-    link : str
-        One of ``links``.
-    prior_scale : float or None
-        Scale of the prior of the first dispersion, None as by default.
-    """
-
-    name, links, kernel = "", (), None
-    is_count = False  # Whether y are whole numbers.
-    is_real = False  # Whether y has a location and a scale of its own.
-    is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
-    has_outliers = False  # Whether its log density is not concave in the predictor.
-    has_cutpoints = False  # Whether its dispersions take the place of an intercept.
-    groups = None  # `skpmd.linear._groups.Groups`, whose sds are further dispersions.
-    default_scale = 1.0  # Of the prior of the first dispersion.
-    of_what = "numbers"  # What y has to be, for errors.
-
-    def __init__(self, link="auto", prior_scale=None):
-        self.link = self.links[0] if link == "auto" else link
-        self.prior_scale = self.default_scale if prior_scale is None else prior_scale
-        self.code, self.dispersions = _CODES[self.link], self.priors(self.prior_scale)
-
-    def priors(self, scale):
-        """The `Dispersions`; none by default."""
-        return Dispersions()
-
-    def admits(self, y, size):
-        """Which y (n,) there can be, bool; ``size`` are trials, or None."""
-        return np.isfinite(y)
-
-    def sizes(self, y, size):
-        """What kernels are given beside y, (n,)."""
-        return y if size is None else size
-
-    def rest(self, phi, y, size, weight):
-        """Sums over rows of what no kernel has of the log density, (m,)."""
-        return np.zeros(len(phi))
-
-    def rest_by_phi(self, phi, y, size, weight):
-        """Its derivatives by dispersions, (m, k)."""
-        return np.zeros(phi.shape)
-
-    def deviance(self, y, mean, size, shape):
-        """Half of the deviance of means (n,), by row; squares where a family has none.
-
-        ``size`` (n,) are trials, and ``shape`` is that of a negative binomial distribution.
-        """
-        return (y - mean) ** 2
+_TINY = 1e-300  # A parameter that underflows would leave no distribution.
 
 
 class _Real(Family):
-    links, is_real, default_scale = ("identity",), True, 2.5
+    """Numbers about a location, at a scale that is the first dispersion."""
+
+    links, default_scale = ("identity",), 2.5
+
+    def square_scale(self, p):
+        return np.broadcast_to(p.dispersion[0] ** 2, p.mu.shape)
+
+    def below(self, y, p):
+        return self._below((y - p.mu) / p.dispersion[0], *p.dispersion[1:])
+
+    def above(self, y, p):
+        return self._below((p.mu - y) / p.dispersion[0], *p.dispersion[1:])
 
 
 class Normal(_Real):
     """Normal distribution; its dispersion is the standard deviation."""
 
     name, links, kernel = "normal", ("identity", "log"), staticmethod(kernels.add_normal)
+    dispersion, _below = ("sigma",), staticmethod(lambda z: ndtr(z))
 
     @property
     def is_conjugate(self):
-        """Whether the link is the identity; see `Family`."""
+        """Whether the link is the identity."""
         return self.link == "identity"
 
-    def priors(self, scale):
-        """A half-Student-t standard deviation; see `Family`."""
-        return Dispersions(("sigma",), (HalfStudentT(scale),))
+    def laws(self, scale):
+        return (HalfStudentT(scale),)
 
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
-        return -weight.sum() * (np.log(phi[:, 0]) + _HALF_LOG_TWO_PI)
+        return -weight.sum() * (np.log(phi[:, 0]) + LOG_ROOT_TWO_PI)
 
     def rest_by_phi(self, phi, y, size, weight):
-        """See `Family`."""
         return -weight.sum() / phi
+
+    def variance(self, p):
+        return self.square_scale(p)
+
+    def log_density(self, y, p):
+        (sigma,) = p.dispersion
+        return -0.5 * ((y - p.mu) / sigma) ** 2 - (np.log(sigma) + LOG_ROOT_TWO_PI)
+
+    def score(self, y, p):
+        return (y - p.mu) / p.dispersion[0]
+
+    def draw(self, p, rng):
+        return rng.normal(p.mu, p.dispersion[0])
 
 
 class StudentT(_Real):
     """Student's distribution; its dispersions are a scale and the degrees of freedom."""
 
-    name, kernel = "student_t", staticmethod(kernels.add_student_t)
-    has_outliers = True
+    name, kernel, has_outliers = "student_t", staticmethod(kernels.add_student_t), True
+    dispersion, _below = ("sigma", "nu"), staticmethod(lambda z, nu: stdtr(nu, z))
 
-    def priors(self, scale):
-        """A half-Student-t scale, degrees of freedom by Juarez and Steel (2010); see `Family`."""
-        laws = HalfStudentT(scale), Gamma(2.0, 0.1)
-        return Dispersions(("sigma", "nu"), laws)
+    def laws(self, scale):
+        """That of the degrees of freedom is by Juarez and Steel (2010)."""
+        return HalfStudentT(scale), Gamma(2.0, 0.1)
 
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
         scale, df = phi.T
         one = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * np.log(df * np.pi)
         return weight.sum() * (one - np.log(scale))
 
     def rest_by_phi(self, phi, y, size, weight):
-        """See `Family`."""
         scale, df = phi.T
         by_df = 0.5 * (psi(0.5 * (df + 1.0)) - psi(0.5 * df) - 1.0 / df)
         return weight.sum() * np.stack([-1.0 / scale, by_df], axis=1)
 
+    def variance(self, p):
+        sigma, nu = p.dispersion
+        square = np.where(nu > 2.0, sigma**2 * nu / (nu - 2.0), np.inf)
+        return np.broadcast_to(square, p.mu.shape)
+
+    def log_density(self, y, p):
+        sigma, nu = p.dispersion
+        constant = -betaln(0.5 * nu, 0.5) - 0.5 * np.log(nu) - np.log(sigma)
+        return constant - 0.5 * (nu + 1.0) * np.log1p(((y - p.mu) / sigma) ** 2 / nu)
+
+    def score(self, y, p):
+        """By Wallace (1959)."""
+        sigma, nu = p.dispersion
+        z = (y - p.mu) / sigma
+        size = np.sqrt(nu * np.log1p(z**2 / nu)) * ((8.0 * nu + 1.0) / (8.0 * nu + 3.0))
+        return np.copysign(size, z)
+
+    def draw(self, p, rng):
+        sigma, nu = p.dispersion
+        return p.mu + sigma * rng.standard_t(nu, p.mu.shape)
+
 
 class _Count(Family):
-    links, is_count, of_what = ("log",), True, "whole numbers from 0 on"
+    links, kind, of_what = ("log",), "count", "whole numbers from 0 on"
 
     def admits(self, y, size):
-        """Whole numbers from zero on; see `Family`."""
         return (y >= 0.0) & (y == np.floor(y)) & (y <= _MAX_COUNT)
 
 
@@ -158,134 +132,229 @@ class Poisson(_Count):
 
     name, kernel = "poisson", staticmethod(kernels.add_poisson)
 
-    def deviance(self, y, mean, size, shape):
-        """See `Family`."""
-        return _log_ratio(y, mean) - (y - mean)
-
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
         return np.full(len(phi), -(weight @ gammaln(y + 1.0)))
 
-
-class NegativeBinomial(_Count):
-    """Negative binomial distribution of variance mu + mu^2 / shape."""
-
-    name, kernel = "negative_binomial", staticmethod(kernels.add_negative_binomial)
-
     def deviance(self, y, mean, size, shape):
-        """See `Family`."""
-        return _log_ratio(y, mean) - (y + shape) * np.log((y + shape) / (mean + shape))
+        return _log_ratio(y, mean) - (y - mean)
 
-    def priors(self, scale):
-        """A half-normal root of 1 / shape; see `Family`."""
-        return Dispersions(("shape",), (RootHalfNormal(scale),))
+    def variance(self, p):
+        return p.mu
 
-    def rest(self, phi, y, size, weight):
-        """See `Family`."""
-        count, total = _distinct(y, weight)
-        return (_log_rising(count, phi) - gammaln(count + 1.0)) @ total
+    def log_density(self, y, p):
+        return xlogy(y, p.mu) - p.mu - gammaln(y + 1.0)
 
-    def rest_by_phi(self, phi, y, size, weight):
-        """See `Family`."""
-        count, total = _distinct(y, weight)
-        return _slope_of_log_rising(count, phi) @ total[:, None]
+    def below(self, y, p):
+        return gammaincc(y + 1.0, p.mu)
+
+    def above(self, y, p):
+        return gammainc(y + 1.0, p.mu)
+
+    def score(self, y, p):
+        return -_gamma_score(y + 1.0, p.mu)
+
+    def draw(self, p, rng):
+        return rng.poisson(np.minimum(p.mu, _HUGE))
 
 
 class GammaFamily(Family):
     """Gamma distribution of variance mu^2 / shape."""
 
     name, links, kernel = "gamma", ("log",), staticmethod(kernels.add_gamma)
-    of_what = "numbers above 0"
-
-    def deviance(self, y, mean, size, shape):
-        """See `Family`."""
-        return np.log(mean / y) + y / mean - 1.0
-
-    def priors(self, scale):
-        """A half-normal root of 1 / shape; see `Family`."""
-        return Dispersions(("shape",), (RootHalfNormal(scale),))
+    kind, dispersion, of_what = "positive", ("shape",), "numbers above 0"
+    of_zeros = (
+        " Amounts of which some are zero are two models, of whether there is one and of how much "
+        'it is: see "Amounts with zeros" in the guide to linear models.'
+    )
 
     def admits(self, y, size):
-        """Positive numbers; see `Family`."""
         return (y > 0.0) & np.isfinite(y)
 
+    def sizes(self, y, size):
+        """Logarithms of the amounts."""
+        return np.log(y)
+
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
         shape = phi[:, 0]
         large = np.maximum(shape, _LARGE)  # By Stirling's series; see `_log_rising`.
-        of_large = 0.5 * np.log(large) - _HALF_LOG_TWO_PI - 1.0 / (12.0 * large)
+        of_large = 0.5 * np.log(large) - LOG_ROOT_TWO_PI - 1.0 / (12.0 * large)
         one = shape * np.log(shape) - gammaln(shape) - shape
         return weight.sum() * np.where(shape < _LARGE, one, of_large) - weight @ np.log(y)
 
     def rest_by_phi(self, phi, y, size, weight):
-        """See `Family`."""
         large = np.maximum(phi, _LARGE)
         of_large = 0.5 / large + 1.0 / (12.0 * large**2)
         return weight.sum() * np.where(phi < _LARGE, np.log(phi) - psi(phi), of_large)
 
-    def sizes(self, y, size):
-        """Logarithms of the amounts; see `Family`."""
-        return np.log(y)
+    def deviance(self, y, mean, size, shape):
+        return np.log(mean / y) + y / mean - 1.0
+
+    def variance(self, p):
+        return p.mu**2 / p.dispersion[0]
+
+    def log_density(self, y, p):
+        (shape,) = p.dispersion
+        rate = shape / p.mu
+        return shape * np.log(rate) - gammaln(shape) + xlogy(shape - 1.0, y) - y * rate
+
+    def below(self, y, p):
+        return gammainc(p.dispersion[0], y * (p.dispersion[0] / p.mu))
+
+    def above(self, y, p):
+        return gammaincc(p.dispersion[0], y * (p.dispersion[0] / p.mu))
+
+    def score(self, y, p):
+        return _gamma_score(p.dispersion[0], y * (p.dispersion[0] / p.mu))
+
+    def draw(self, p, rng):
+        return rng.gamma(p.dispersion[0], p.mu / p.dispersion[0])
 
 
-class Binomial(Family):
+class _OfBeta(Family):
+    """What has incomplete beta functions as probabilities, of a, b, x and 1 - x as in `_beta`."""
+
+    def below(self, y, p):
+        a, b, x, _ = self._beta(y, p)
+        return np.where(a > 0.0, betainc(a, b, x), 1.0)
+
+    def above(self, y, p):
+        a, b, _, rest = self._beta(y, p)
+        return np.where(a > 0.0, betainc(b, a, rest), 0.0)
+
+    def score(self, y, p):
+        return _beta_score(*self._beta(y, p))
+
+
+class NegativeBinomial(_OfBeta, _Count):
+    """Negative binomial distribution of variance mu + mu^2 / shape."""
+
+    name, kernel = "negative_binomial", staticmethod(kernels.add_negative_binomial)
+    dispersion = ("shape",)
+
+    def score(self, y, p):
+        """That of `_beta_score`, divided above and below by the cube root of what is below."""
+        (shape,), b = p.dispersion, y + 1.0
+        ratio = np.cbrt(p.mu / b)
+        gap = (1.0 - 1.0 / (9.0 * b)) - ratio * (1.0 - 1.0 / (9.0 * shape))
+        return 3.0 * gap / np.sqrt(1.0 / b + ratio**2 / shape)
+
+    def rest(self, phi, y, size, weight):
+        count, total = _distinct(y, weight)
+        return (_log_rising(count, phi) - gammaln(count + 1.0)) @ total
+
+    def rest_by_phi(self, phi, y, size, weight):
+        count, total = _distinct(y, weight)
+        return _slope_of_log_rising(count, phi) @ total[:, None]
+
+    def deviance(self, y, mean, size, shape):
+        return _log_ratio(y, mean) - (y + shape) * np.log((y + shape) / (mean + shape))
+
+    def variance(self, p):
+        return p.mu + p.mu**2 / p.dispersion[0]
+
+    def log_density(self, y, p):
+        (shape,) = p.dispersion
+        # The logarithm of the binomial coefficient keeps its digits for large shapes.
+        ways = -betaln(shape, y + 1.0) - np.log(shape + y)
+        return ways - shape * np.log1p(p.mu / shape) + xlogy(y, p.mu / (shape + p.mu))
+
+    def _beta(self, y, p):
+        (shape,) = p.dispersion
+        return shape, y + 1.0, shape / (shape + p.mu), p.mu / (shape + p.mu)
+
+    def draw(self, p, rng):
+        (shape,) = p.dispersion
+        return rng.poisson(np.minimum(rng.gamma(shape, p.mu / shape), _HUGE))
+
+
+class Binomial(_OfBeta):
     """Successes in a number of trials, which is 1 where none is given."""
 
     name, links = "binomial", ("logit", "probit", "cloglog")
-    kernel, is_count = staticmethod(kernels.add_binomial), True
+    kernel, kind, needs_rest = staticmethod(kernels.add_binomial), "count", True
     of_what = "whole numbers from 0 to the number of trials"
 
-    def deviance(self, y, mean, size, shape):
-        """See `Family`."""
-        return _log_ratio(y, mean) + _log_ratio(size - y, size - mean)
-
     def admits(self, y, size):
-        """Whole numbers up to the trials; see `Family`."""
         return (y >= 0.0) & (y == np.floor(y)) & (y <= (1.0 if size is None else size))
 
     def sizes(self, y, size):
-        """Trials; see `Family`."""
+        """Trials."""
         return np.ones(len(y)) if size is None else size
 
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
         n = self.sizes(y, size)
         of_row = gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)
         return np.full(len(phi), weight @ of_row)
 
+    def deviance(self, y, mean, size, shape):
+        return _log_ratio(y, mean) + _log_ratio(size - y, size - mean)
 
-class Beta(Family):
+    def largest(self, p):
+        return p.trials
+
+    def mean(self, p):
+        return p.trials * p.mu
+
+    def variance(self, p):
+        return p.trials * p.mu * p.rest
+
+    def log_density(self, y, p):
+        ways = -betaln(p.trials - y + 1.0, y + 1.0) - np.log1p(p.trials)
+        return ways + xlogy(y, p.mu) + xlogy(p.trials - y, p.rest)
+
+    def _beta(self, y, p):
+        return p.trials - y, y + 1.0, p.rest, p.mu
+
+    def score(self, y, p):
+        a, *others = self._beta(y, p)
+        return _beta_score(np.maximum(a, 0.5), *others)
+
+    def draw(self, p, rng):
+        return rng.binomial(p.trials.astype(np.int64), p.mu)
+
+
+class Beta(_OfBeta):
     """Beta distribution of shares, with parameters mu and (1 - mu) times a precision."""
 
-    name, links = "beta", ("logit", "probit", "cloglog")
-    kernel, of_what = staticmethod(kernels.add_beta), "numbers above 0 and below 1"
-
-    def priors(self, scale):
-        """A half-normal root of 1 / precision; see `Family`."""
-        return Dispersions(("precision",), (RootHalfNormal(scale),))
+    name, links, kernel = "beta", ("logit", "probit", "cloglog"), staticmethod(kernels.add_beta)
+    kind, dispersion, needs_rest = "unit", ("precision",), True
+    of_what = "numbers above 0 and below 1"
 
     def admits(self, y, size):
-        """Numbers between 0 and 1; see `Family`."""
         return (y > 0.0) & (y < 1.0)
 
     def sizes(self, y, size):
-        """Log odds of the shares; see `Family`."""
+        """Log odds of the shares."""
         return logit(y)
 
     def rest(self, phi, y, size, weight):
-        """See `Family`."""
         return weight.sum() * gammaln(phi[:, 0]) - weight @ (np.log(y) + np.log1p(-y))
 
     def rest_by_phi(self, phi, y, size, weight):
-        """See `Family`."""
         return weight.sum() * psi(phi)
+
+    def variance(self, p):
+        return p.mu * p.rest / (1.0 + p.dispersion[0])
+
+    def log_density(self, y, p):
+        a, b = self._shapes(p)
+        return xlogy(a - 1.0, y) + xlog1py(b - 1.0, -y) - betaln(a, b)
+
+    def _shapes(self, p):
+        return (np.maximum(mean * p.dispersion[0], _TINY) for mean in (p.mu, p.rest))
+
+    def _beta(self, y, p):
+        return *self._shapes(p), y, 1.0 - y
+
+    def draw(self, p, rng):
+        return rng.beta(*self._shapes(p))
 
 
 class Cumulative(Family):
     """Ordered classes, codes 0 to K - 1: P(y <= k) is the logistic function of cut_k - z."""
 
     name, links, kernel = "cumulative", ("logit",), staticmethod(kernels.add_cumulative)
-    has_cutpoints = True
+    kind, has_cutpoints = "class", True
 
     def __init__(self, n_classes):
         super().__init__()
@@ -296,6 +365,18 @@ FAMILIES = {
     one.name: one
     for one in (Normal, StudentT, Poisson, NegativeBinomial, GammaFamily, Binomial, Beta)
 }
+
+
+def _gamma_score(shape, x):
+    """About the probit of the regularised incomplete gamma function (Wilson and Hilferty 1931)."""
+    return 3.0 * np.sqrt(shape) * (np.cbrt(x / shape) - 1.0 + 1.0 / (9.0 * shape))
+
+
+def _beta_score(a, b, x, rest):
+    """About the probit of the incomplete beta function (Abramowitz and Stegun 1964, 26.5.22)."""
+    first, second = np.cbrt(b * x), np.cbrt(a * rest)
+    gap = first * (1.0 - 1.0 / (9.0 * b)) - second * (1.0 - 1.0 / (9.0 * a))
+    return 3.0 * gap / np.sqrt(first**2 / b + second**2 / a)
 
 
 def _log_rising(n, x):

@@ -51,11 +51,12 @@ def _exponential(x, scratch, length):
 
 
 @njit(**_KERNEL, error_model="numpy")
-def _logarithm(x, length):
-    """Logarithm of up to 128 positive numbers in place; see the kernel of this name there."""
-    power = np.empty(_LANES)
+def _logarithm(x, exponent, power, length):
+    """Logarithm of up to 128 positive numbers in place; see the kernel of this name there.
+
+    Arrays that callers make once leave it a quarter of the time that arrays of its own do.
+    """
     bits = power.view(np.int64)
-    exponent = np.empty(_LANES)
     for j in range(length):
         power[j] = x[j] * 1.4142135623730951
     for j in range(length):
@@ -106,7 +107,7 @@ def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, orde
 def add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Student t, phi = (scale, df): -(df + 1) / 2 log(1 + (y - mu)^2 / (df scale^2))."""
     m, n = table.shape
-    tail = np.empty(_LANES)
+    tail, exponent, power = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
     for i in range(m):
         scale, df = phi[i, 0], phi[i, 1]
         value, by_scale, by_df = 0.0, 0.0, 0.0
@@ -116,7 +117,7 @@ def add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, o
             for j in range(length):
                 z[j] = (y[start + j] - z[j]) / scale
                 tail[j] = 1.0 + min(z[j] * z[j] / df, 1e300)
-            _logarithm(tail, length)
+            _logarithm(tail, exponent, power, length)
             for j in range(length):
                 value += weight[start + j] * tail[j]
             if order > 0:
@@ -258,6 +259,7 @@ def _add_logit(table, y, size, weight, total, curvature, order):
     """The same with a logit link: y z - size log(1 + e^z)."""
     m, n = table.shape
     small, scratch = np.empty(_LANES), np.empty(_LANES)
+    exponent, power = np.empty(_LANES), np.empty(_LANES)
     for i in range(m):
         value = 0.0
         for start in range(0, n, _LANES):
@@ -268,7 +270,7 @@ def _add_logit(table, y, size, weight, total, curvature, order):
             _exponential(small, scratch, length)
             for j in range(length):
                 scratch[j] = 1.0 + small[j]
-            _logarithm(scratch, length)
+            _logarithm(scratch, exponent, power, length)
             for j in range(length):
                 soft = max(z[j], 0.0) + scratch[j]
                 value += weight[start + j] * (y[start + j] * z[j] - size[start + j] * soft)
@@ -307,108 +309,94 @@ def add_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, or
         total[i] += value
 
 
-@njit(**_KERNEL)
-def _gammas(x):
-    """log Gamma(x), and its first two derivatives, for x > 0, by Stirling's series."""
-    shift, first, second = 0.0, 0.0, 0.0
-    product = 1.0
-    while x < 8.0:
-        product *= x
-        inverse = 1.0 / x
-        first -= inverse
-        second += inverse * inverse
-        x += 1.0
-    shift -= math.log(product)
-    r = 1.0 / x
-    s = r * r
-    log_x = math.log(x)
-    value = (x - 0.5) * log_x - x + _LOG_ROOT_TWO_PI
-    value += r * (1 / 12.0 - s * (1 / 360.0 - s * (1 / 1260.0 - s * (1 / 1680.0 - s / 1188.0))))
-    first += log_x - 0.5 * r
-    first -= s * (1 / 12.0 - s * (1 / 120.0 - s * (1 / 252.0 - s * (1 / 240.0 - s / 132.0))))
-    second += r + 0.5 * s
-    second += r * s * (1 / 6.0 - s * (1 / 30.0 - s * (1 / 42.0 - s * (1 / 30.0 - s * 5.0 / 66.0))))
-    return value + shift, first, second
+@njit(**_KERNEL, error_model="numpy")
+def _gammas(x, value, first, second, scratch, length, order):
+    """log Gamma of up to 128 x > 0 and, from orders 1 and 2 on, its first and second derivatives.
+
+    Each is Stirling's series at x + 8, and what x (x + 1) ... (x + 7) takes off it. ``scratch`` has
+    the shape (3, 128).
+    """
+    exponent, power, product = scratch[0], scratch[1], scratch[2]
+    for j in range(length):
+        low = x[j]
+        for k in range(1, 8):
+            low *= x[j] + k
+        product[j] = low
+        value[j] = x[j] + 8.0
+    _logarithm(value, exponent, power, length)
+    _logarithm(product, exponent, power, length)
+    if order > 0:
+        for j in range(length):
+            r = 1.0 / (x[j] + 8.0)
+            s = r * r
+            tail = 1 / 252.0 - s * (1 / 240.0 - s * (1 / 132.0))
+            first[j] = value[j] - 0.5 * r - s * (1 / 12.0 - s * (1 / 120.0 - s * tail))
+            tail = 1 / 42.0 - s * (1 / 30.0 - s * (5.0 / 66.0))
+            second[j] = r + 0.5 * s + r * s * (1 / 6.0 - s * (1 / 30.0 - s * tail))
+        for k in range(8):
+            for j in range(length):
+                r = 1.0 / (x[j] + k)
+                first[j] -= r
+                second[j] += r * r
+    for j in range(length):
+        r = 1.0 / (x[j] + 8.0)
+        s = r * r
+        tail = 1 / 1260.0 - s * (1 / 1680.0 - s * (1 / 1188.0))
+        tail = _LOG_ROOT_TWO_PI + r * (1 / 12.0 - s * (1 / 360.0 - s * tail))
+        value[j] = (x[j] + 7.5) * value[j] - x[j] - 8.0 + tail - product[j]
 
 
 @njit(**_KERNEL, error_model="numpy")
-def _add_beta_values(table, odds, log_rest, weight, phi, total):
-    """What `add_beta` adds to the total, for a logit link.
-
-    log Gamma(x) is Stirling's series at x + 8 less the logarithm of x (x + 1) ... (x + 7).
-    """
-    m, n = table.shape
-    small, scratch = np.empty(_LANES), np.empty(_LANES)
-    product, log_a, log_b = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    for i in range(m):
-        precision, value = phi[i, 0], 0.0
-        for start in range(0, n, _LANES):
-            length = min(_LANES, n - start)
-            z = table[i, start : start + length]
-            for j in range(length):
-                small[j] = -abs(z[j])
-            _exponential(small, scratch, length)
-            for j in range(length):
-                e = small[j]
-                share, other = 1.0 / (1.0 + e), e / (1.0 + e)
-                a = max((share if z[j] > 0.0 else other) * precision, 1e-30)
-                b = max((other if z[j] > 0.0 else share) * precision, 1e-30)
-                low, high = 1.0, 1.0
-                for k in range(8):
-                    low *= a + k
-                    high *= b + k
-                small[j], scratch[j], log_a[j], log_b[j] = a, b, a + 8.0, b + 8.0
-                product[j] = low
-                z[j] = high
-            _logarithm(log_a, length)
-            _logarithm(log_b, length)
-            _logarithm(product, length)
-            _logarithm(z, length)
-            for j in range(length):
-                a, b = small[j], scratch[j]
-                r, q = 1.0 / (a + 8.0), 1.0 / (b + 8.0)
-                s, t = r * r, q * q
-                logs = (a + 7.5) * log_a[j] + (b + 7.5) * log_b[j] - product[j] - z[j]
-                logs -= a + b + 16.0 - 2.0 * _LOG_ROOT_TWO_PI
-                tail = 1 / 1260.0 - s * (1 / 1680.0 - s / 1188.0)
-                logs += r * (1 / 12.0 - s * (1 / 360.0 - s * tail))
-                tail = 1 / 1260.0 - t * (1 / 1680.0 - t / 1188.0)
-                logs += q * (1 / 12.0 - t * (1 / 360.0 - t * tail))
-                known = a * odds[start + j] + precision * log_rest[start + j]
-                value += weight[start + j] * (known - logs)
-        total[i] += value
-
-
-@njit(**_KERNEL)
 def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order):
     """Beta, phi = (precision,): -log B(mu phi, (1 - mu) phi) + log Gamma(phi) and powers of y.
 
     ``size`` is log(y / (1 - y)).
     """
     m, n = table.shape
-    log_rest = np.empty(n)  # log(1 - y).
+    mu, rest, up, bend = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    a, log_a, psi_a, tri_a = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    b, log_b, psi_b, tri_b = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    scratch, log_rest = np.empty((3, _LANES)), np.empty(n)  # The last is log(1 - y).
     for j in range(n):
         log_rest[j] = -max(size[j], 0.0) - math.log1p(math.exp(-abs(size[j])))
-    if order == 0 and link == LOGIT:
-        _add_beta_values(table, size, log_rest, weight, phi, total)
-        return
     for i in range(m):
         precision, value, by_precision = phi[i, 0], 0.0, 0.0
-        for j in range(n):
-            log_mu, log_miss, up, _, bend, _ = _log_shares(table[i, j], link)
-            mu, rest = math.exp(log_mu), math.exp(log_miss)
-            a, b = max(mu * precision, _LEAST), max(rest * precision, _LEAST)
-            log_a, psi_a, tri_a = _gammas(a)
-            log_b, psi_b, tri_b = _gammas(b)
-            odds, log_rest_y = size[j], log_rest[j]
-            value += weight[j] * (a * odds + precision * log_rest_y - log_a - log_b)
-            if order > 0:
-                gap, slope = odds - psi_a + psi_b, precision * mu * up
-                table[i, j] = weight[j] * gap * slope
-                by_precision += weight[j] * (mu * (odds - psi_a) + log_rest_y - rest * psi_b)
-            if order > 1:
-                curve = (tri_a + tri_b) * slope * slope
-                curvature[i, j] = weight[j] * (curve - gap * precision * mu * (bend + up * up))
+        for start in range(0, n, _LANES):
+            length = min(_LANES, n - start)
+            z, odds = table[i, start : start + length], size[start : start + length]
+            if link == LOGIT:
+                for j in range(length):
+                    rest[j] = -abs(z[j])
+                _exponential(rest, a, length)
+                for j in range(length):
+                    near = 1.0 / (1.0 + rest[j])
+                    far = rest[j] * near
+                    mu[j] = near if z[j] > 0.0 else far
+                    rest[j] = far if z[j] > 0.0 else near
+                    up[j], bend[j] = rest[j], -mu[j] * rest[j]
+            else:
+                for j in range(length):
+                    log_mu, log_miss, up[j], _, bend[j], _ = _log_shares(z[j], link)
+                    mu[j], rest[j] = math.exp(log_mu), math.exp(log_miss)
+            for j in range(length):
+                a[j], b[j] = max(mu[j] * precision, _LEAST), max(rest[j] * precision, _LEAST)
+            _gammas(a, log_a, psi_a, tri_a, scratch, length, order)
+            _gammas(b, log_b, psi_b, tri_b, scratch, length, order)
+            for j in range(length):
+                log_a[j] = a[j] * odds[j] - log_a[j] - log_b[j]
+            for j in range(length):
+                value += weight[start + j] * (log_a[j] + precision * log_rest[start + j])
+            if order == 0:
+                continue
+            for j in range(length):
+                w, to_one, to_zero = weight[start + j], odds[j] - psi_a[j], psi_b[j]
+                slope = precision * mu[j] * up[j]
+                z[j] = w * (to_one + to_zero) * slope
+                by_precision += w * (mu[j] * to_one - rest[j] * to_zero + log_rest[start + j])
+                if order > 1:
+                    curve = (tri_a[j] + tri_b[j]) * slope * slope
+                    bent = precision * mu[j] * (bend[j] + up[j] * up[j])
+                    curvature[i, start + j] = w * (curve - (to_one + to_zero) * bent)
         total[i] += value
         if order > 0:
             by_phi[i, 0] += by_precision
@@ -423,7 +411,8 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
     m, n = table.shape
     n_cuts = phi.shape[1]
     high, low, above, below = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    scratch, log_gap, by_gap = np.empty(_LANES), np.zeros(n_cuts + 1), np.zeros(n_cuts + 1)
+    scratch, exponent, power = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    log_gap, by_gap = np.zeros(n_cuts + 1), np.zeros(n_cuts + 1)
     for i in range(m):
         value = 0.0
         for k in range(1, n_cuts):
@@ -442,7 +431,7 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
             _exponential(below, scratch, length)
             for j in range(length):
                 scratch[j] = (1.0 + above[j]) * (1.0 + below[j])
-            _logarithm(scratch, length)
+            _logarithm(scratch, exponent, power, length)
             for j in range(length):
                 logs = log_gap[int(y[start + j])] - scratch[j]
                 value += weight[start + j] * (min(high[j], 0.0) - max(low[j], 0.0) + logs)
@@ -459,6 +448,32 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
                     if order > 1:
                         curvature[i, start + j] = w * (up * (1.0 - up) + down * (1.0 - down))
         total[i] += value
+
+
+@njit(**_KERNEL, error_model="numpy")
+def average_cumulative(table, raised, gaps, weights, out):
+    """Add averages over particles of probabilities of classes to ``out`` (K, n).
+
+    Predictors are ``table`` (m, n), of up to 128 rows; of cutpoints (m, K - 1) there are e^-cut in
+    ``raised`` and 1 - e^(those below - cut) in ``gaps``, 1 for the first; ``weights`` are (m,). A
+    class has F(cut - z) F(z - the cutpoint below) times the latter, without a difference.
+    """
+    (m, n_cuts), n = raised.shape, table.shape[1]
+    rate, scratch, above = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    for i in range(m):
+        for j in range(n):
+            rate[j] = table[i, j]
+            above[j] = weights[i]
+        _exponential(rate, scratch, n)
+        for k in range(n_cuts):
+            edge, gap = raised[i, k], gaps[i, k]
+            for j in range(n):
+                odds = rate[j] * edge
+                below = 1.0 / (1.0 + odds)
+                out[k, j] += gap * above[j] * below
+                above[j] = weights[i] * odds * below
+        for j in range(n):
+            out[n_cuts, j] += above[j]
 
 
 # ------------------------------------------------------------------- integrals over groups' effects

@@ -7,50 +7,45 @@ Each row is treated by itself, in tiles of one shape: no bit depends on what sta
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
-from typing import Any
+from math import prod
+from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse, vstack
 
 from skpmd._base.utils import (
+    as_floats,
     as_generator,
     check_level,
     check_n_draws,
-    check_probabilities,
     fill_docstrings,
     weighted_quantile,
 )
+from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, RandomState
-from skpmd.linear._family_distributions import FAMILIES
-from skpmd.linear._particle_rows import LANES, ParticleRows
-from skpmd.linear._quantiles import parameters_of, quantile, ranked_scores
+from skpmd.linear._families import FAMILIES
+from skpmd.linear._family import LINKS, Parameters
+from skpmd.linear._quantiles import Coordinate, parameters_of, quantile, ranked_scores
+from skpmd.predictive import TEXTS, PredictiveDistribution
 
-_TEXTS = {
-    "<y>": """
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n)
-            Targets, of binomial numbers of successes; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
-        """,
-    "<errors>": """
-        Raises
-        ------
-        ValueError
-            If y has another number of rows, or holds nan.
-        """,
-}
+LANES = 64  # Rows of a tile: of 4,000 particles it has 2 MB.
 
 
-class FamilyMixture(ParticleRows):
+class FamilyMixture(PredictiveDistribution):
     """Distributions of n rows, each a mixture, over m weighted particles, of one family.
 
-    Methods have the names, shapes and rules of those of `skpmd.predictive.NormalMixture`, with
-    ``log_pmf`` and ``pmf`` in the place of densities for counts. Indexing selects rows. Conversion
-    to an array gives means and standard deviations, shape (n, 2).
+    Methods, rows and shapes are as of `skpmd.predictive.PredictiveDistribution`, with ``log_pmf``
+    and ``pmf`` in the place of densities for counts. Quantiles of counts are exact integers. Of
+    continuous families 256 particles, more in tails, stand for all where there are more. They are
+    chosen for each row, and quantiles are off by less than 0.0005 in probability; with no more
+    particles by less than 1e-8. So do 256 for scores, which are then off by less than 0.2 %, and
+    otherwise by less than 0.02 %, but by up to 1 % where particles are few and so far apart that
+    the cdf is a staircase; of counts that spread over more than 400 they are integrals. `energy`
+    without y is right to 3 % where particles differ widely or tails are heavy, and 0.1 % elsewhere.
+    Means of student_t are averages of locations, even where nu <= 1, and variances are infinite if
+    any particle has nu <= 2.
 
     Parameters
     ----------
@@ -58,13 +53,13 @@ class FamilyMixture(ParticleRows):
         Distribution of a target with mean mu: the normal with standard deviation sigma; Student's t
         with location mu, scale sigma and nu degrees of freedom; negative binomial counts of
         variance mu + mu^2 / shape; the gamma distribution of variance mu^2 / shape; numbers of
-        successes, with probability mu each; Beta(mu kappa, (1 - mu) kappa).
+        successes, with probability mu each; Beta(mu precision, (1 - mu) precision).
     coefficients : array-like of shape (m, w)
         Coefficients of each particle, that of the intercept among them.
     design : array-like or sparse matrix of shape (n, w)
         Columns of each row, with ones for the intercept. It is not copied.
     dispersion : array-like of shape (m, k), default=None
-        Of each particle sigma; sigma and nu; shape; or kappa. Nothing for poisson and binomial.
+        Of each particle sigma; sigma and nu; shape; or precision. Nothing for poisson and binomial.
     weights : array-like of shape (m,), default=None
         Probabilities of the particles, which add up to 1; equal by default.
     link : {"identity", "log", "logit", "probit", "cloglog"}, default="identity"
@@ -98,35 +93,116 @@ class FamilyMixture(ParticleRows):
     array([0.217, 0.184])
     """
 
+    def __init__(
+        self,
+        family: str,
+        coefficients: ArrayLike,
+        design: Any,
+        *,
+        dispersion: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        link: str = "identity",
+        offset: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
+    ) -> None:
+        for name, value, known in (("family", family, FAMILIES), ("link", link, LINKS)):
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+        self.family, self.link = family, link
+        self.coefficients = _finite("coefficients", coefficients)
+        self.design = design.tocsr() if issparse(design) else _finite("design", design)
+        if self.coefficients.ndim != 2 or self.design.shape[1:] != self.coefficients.shape[1:]:
+            raise ValueError(
+                "coefficients and design must have shapes (m, w) and (n, w), got "
+                f"{self.coefficients.shape} and {self.design.shape}."
+            )
+        m, n = len(self.coefficients), self.design.shape[0]
+        names = FAMILIES[family].dispersion
+        dispersion = np.empty((m, 0)) if dispersion is None else dispersion
+        self.dispersion = _finite("dispersion", dispersion, (m, len(names)))
+        if not (self.dispersion > 0.0).all():
+            raise ValueError(f"dispersion must be above 0, got {self.dispersion.min()}.")
+        self.weights = _finite("weights", np.full(m, 1.0 / m) if weights is None else weights, (m,))
+        if (self.weights < 0.0).any() or not np.isclose(self.weights.sum(), 1.0):
+            raise ValueError(
+                f"weights must be probabilities which add up to 1 over the {m} particles: divide "
+                f"them by their sum, {self.weights.sum()}."
+            )
+        self.offset = np.zeros(n) if offset is None else _finite("offset", offset, (n,))
+        if (trials is None) != (family != "binomial"):
+            raise ValueError(f"trials are for binomial, and needed there, got family={family!r}.")
+        self.trials = None if trials is None else _finite("trials", trials, (n,))
+        if trials is not None and ((self.trials < 0) | (self.trials % 1 != 0)).any():
+            raise ValueError(f"trials must be integers of at least 0, got {self.trials}.")
+        alive = self.weights > 0.0
+        self.coefficients, self.dispersion = self.coefficients[alive], self.dispersion[alive]
+        self.weights = self.weights[alive] / self.weights[alive].sum()
+
+    @classmethod
+    def from_means(cls, family: str, mu: ArrayLike, **options: Any) -> Self:
+        """Distributions from the means of each particle and row, for few rows.
+
+        Parameters
+        ----------
+        family : str
+            Its name.
+        mu : array-like of shape (m, n)
+            Means; of student_t locations, of binomial probabilities.
+        **options : dict
+            ``dispersion``, ``weights`` and ``trials`` as in the constructor.
+
+        Returns
+        -------
+        FamilyMixture
+            Distributions of n rows, which take memory of n^2.
+        """
+        mu = as_floats("mu", mu)
+        return cls(family, mu, np.eye(mu.shape[-1]), **options)
+
+    # ------------------------------------------------------------------ an array of rows
+    @property
+    def is_count(self) -> bool:
+        """Whether targets are counts, which have probabilities in the place of densities."""
+        return self._family.kind == "count"
+
+    @property
+    def _family(self):
+        return FAMILIES[self.family]()
+
+    def __len__(self):
+        return self.design.shape[0]
+
+    def _part(self, rows):
+        part = copy(self)
+        part.design, part.offset = self.design[rows], self.offset[rows]
+        part.trials = None if self.trials is None else self.trials[rows]
+        return part
+
+    def _joined(self, parts):
+        for other in parts[1:]:
+            same = (self.family, self.link) == (other.family, other.link) and all(
+                np.array_equal(getattr(self, name), getattr(other, name))
+                for name in ("coefficients", "dispersion", "weights")
+            )
+            if not same:
+                raise ValueError(f"parts must have the same particles, got {self} and {other}.")
+        whole, designs = copy(self), [one.design for one in parts]
+        are_sparse = any(map(issparse, designs))
+        whole.design = vstack(designs, format="csr") if are_sparse else np.concatenate(designs)
+        whole.offset = np.concatenate([one.offset for one in parts])
+        if self.trials is not None:
+            whole.trials = np.concatenate([one.trials for one in parts])
+        return whole
+
+    def __repr__(self):
+        return f"FamilyMixture({self.family!r}, {len(self)} rows, {len(self.weights)} particles)"
+
     # ------------------------------------------------------------------ moments
-    def mean(self) -> Array:
-        """Means, shape (n,); of student_t the averages of locations, even where nu <= 1.
+    def _mean(self):
+        return self._by_tiles(lambda p, _: p.average(self._family.mean(p)))
 
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values in the units of y.
-        """
-        family = FAMILIES[self.family]
-        return self._by_tiles(lambda *tile: _average(family.mean(p := self._parameters(*tile)), p))
-
-    def var(self) -> Array:
-        """Variances, shape (n,): within particles and between them.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Variances in squared units of y: infinite if any particle of student_t has nu <= 2.
-        """
-        family = FAMILIES[self.family]
-
-        def variances(eta, rows):
-            p = self._parameters(eta, rows)
-            mean = family.mean(p)
-            between = (mean - _average(mean, p)[:, None]) ** 2
-            return _average(between + family.variance(p), p)
-
-        return self._by_tiles(variances)
+    def _var(self):
+        return self._by_tiles(partial(self._variances, within=self._family.variance))
 
     def var_of_mean(self) -> Array:
         """Variances of the mean between particles, shape (n,), which more rows of a fit remove.
@@ -136,47 +212,12 @@ class FamilyMixture(ParticleRows):
         ndarray of shape (n,)
             Variances in squared units of y.
         """
-        family = FAMILIES[self.family]
+        return self._by_tiles(partial(self._variances, within=lambda p: 0.0))
 
-        def variances(eta, rows):
-            p = self._parameters(eta, rows)
-            mean = family.mean(p)
-            return _average((mean - _average(mean, p)[:, None]) ** 2, p)
-
-        return self._by_tiles(variances)
-
-    def std(self) -> Array:
-        """Standard deviations, shape (n,), the square roots of `var`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values in the units of y.
-        """
-        return np.sqrt(self.var())
-
-    # ------------------------------------------------------------------ density and probabilities
-    def log_pdf(self, y: ArrayLike) -> Array:
-        """Log density of row i at y_i, of families that have one.
-
-        <y>
-            Log densities, in nats, per unit of y.
-
-        Raises
-        ------
-        ValueError
-            If the family is one of counts, y has another number of rows, or it holds nan.
-        """
+    # ------------------------------------------------------------------ density or probability
+    def _log_pdf(self, y):
         self._check_kind(of_counts=False)
         return self._at(y, self._log_density)
-
-    def pdf(self, y: ArrayLike) -> Array:
-        """Density of row i at y_i, the exponential of `log_pdf`.
-
-        <y>
-            Densities, per unit of y.
-        """
-        return np.exp(self.log_pdf(y))
 
     def log_pmf(self, y: ArrayLike) -> Array:
         """Log probability of the count y_i in row i; -inf of what is no count.
@@ -200,81 +241,6 @@ class FamilyMixture(ParticleRows):
         """
         return np.exp(self.log_pmf(y))
 
-    def cdf(self, y: ArrayLike) -> Array:
-        """Probability of values up to y_i in row i.
-
-        <y>
-            Probabilities.
-
-        <errors>
-        """
-        return self._at(y, partial(self._side, upper=False))
-
-    def sf(self, y: ArrayLike) -> Array:
-        """Probability of values above y_i in row i, accurate also in the upper tail.
-
-        <y>
-            Probabilities.
-
-        <errors>
-        """
-        return self._at(y, partial(self._side, upper=True))
-
-    surv = sf  # its name in skpro
-
-    # ------------------------------------------------------------------ quantiles
-    def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles, the least values whose `cdf` is q or more.
-
-        Of counts they are exact integers. Of continuous families 256 particles, more in tails,
-        stand for all where there are more. They are chosen for each row, and quantiles are off by
-        less than 0.0005 in probability; with no more particles by less than 1e-8.
-
-        Parameters
-        ----------
-        q : float or array-like of shape (j,)
-            Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, j)
-            Quantiles. A probability above 0.5 is used as 1 - q.
-
-        Raises
-        ------
-        ValueError
-            If q has more than one axis, or a number outside of [0, 1].
-        """
-        q = check_probabilities("q", q)
-        if q.ndim > 1:
-            raise ValueError(f"q must be a number or have shape (j,), got {q.shape}.")
-        tails = [(one, False) if one <= 0.5 else (1.0 - one, True) for one in q.ravel().tolist()]
-        found = self._by_tiles(partial(self._quantiles, tails=tails))
-        return found[0] if q.ndim == 0 else found.T
-
-    quantile = ppf
-
-    def interval(self, level: float = 0.9) -> Array:
-        """Central intervals, shape (n, 2): lower and upper end, quantiles as `ppf` finds them.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Probability of each interval; those of counts hold that or more.
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            Lower and upper ends, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        tail = check_level(level)[0]
-        return self._by_tiles(partial(self._quantiles, tails=[(tail, False), (tail, True)])).T
-
     def interval_of_mean(self, level: float = 0.9) -> Array:
         """Central intervals, shape (n, 2), of the mean, over the particles; without noise of y.
 
@@ -293,11 +259,10 @@ class FamilyMixture(ParticleRows):
         ValueError
             If the level does not lie strictly between 0 and 1.
         """
-        tails, family = check_level(level), FAMILIES[self.family]
+        tails = check_level(level)
 
-        def ends(eta, rows):
-            means = family.mean(self._parameters(eta, rows))
-            return weighted_quantile(means.T, self.weights, tails)
+        def ends(p, _):
+            return weighted_quantile(self._family.mean(p).T, self.weights, tails)
 
         return self._by_tiles(ends).T
 
@@ -317,94 +282,78 @@ class FamilyMixture(ParticleRows):
             Whether a draw takes one particle for all rows, so that rows are dependent as they are
             in the posterior. By default draws of a row are independent of those of others.
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            Draws, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is not an integer of at least 0.
+        <draws>
         """
         n_samples = check_n_draws("n_samples", n_samples, least=0)
-        rng, out = as_generator(random_state), np.empty((n_samples, len(self)))
-        m, chosen = len(self.weights), None
+        rng, chosen = as_generator(random_state), None
         if jointly:
-            chosen = rng.choice(m, (1, n_samples), p=self.weights)
+            chosen = rng.choice(len(self.weights), (1, n_samples), p=self.weights)
+        return self._drawn(n_samples, rng, chosen)
+
+    def _drawn(self, n_samples, rng, chosen):
+        """Draws of each row, from particles that are chosen for all rows, or anew if None."""
+        m, out = len(self.weights), np.empty((n_samples, len(self)))
         for start in range(0, len(self), LANES):
-            rows, eta = self._tile(start)
-            size = len(eta), n_samples
-            picked = (
-                rng.choice(m, size, p=self.weights)
-                if chosen is None
-                else (np.broadcast_to(chosen, size))
-            )
-            p = parameters_of(self._parameters(eta, rows), picked)
-            out[:, rows] = FAMILIES[self.family].draw(p, rng).T
+            p, rows = self._tile(start)
+            size = len(p.mu), n_samples
+            own = rng.choice(m, size, p=self.weights) if chosen is None else chosen
+            p = parameters_of(p, np.broadcast_to(own, size))
+            out[:, rows] = self._family.draw(p, rng).T
         return out
 
     # ------------------------------------------------------------------ scores
-    def energy(self, y: ArrayLike | None = None) -> Array:
-        """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
-
-        Parameters
-        ----------
-        y : float or array-like of shape (n,) or (..., n), default=None
-            Targets; a single number is used for all rows.
-
-        Returns
-        -------
-        ndarray of shape (n,) or that of y
-            Mean distances, in the units of y, from the integrals of `crps`: without y they are
-            right to 3 % where particles differ widely or tails are heavy, and 0.1 % elsewhere.
-
-        <errors>
-        """
+    def _energy(self, y):
         if y is None:
             return self._at(0.0, partial(self._scores, shares=(0.0, 1.0)))
         return self._at(y, partial(self._scores, shares=(1.0, 0.5)))
 
-    def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
-
-        It is the integral of the squared difference of the cdf and of a step at y_i; of counts the
-        sum over all of them, or an integral where they spread over more than 400. 256 particles
-        stand for all where there are more: scores are then off by less than 0.2 %, and otherwise by
-        less than 0.02 %, but by up to 1 % where particles are few and so far apart that the cdf is
-        a staircase.
-
-        <y>
-            Scores.
-
-        <errors>
-        """
+    def _crps(self, y):
         return self._at(y, partial(self._scores, shares=(1.0, 0.0)))
 
-    # ------------------------------------------------------------------ skpro
-    def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
-        """Convert to a distribution object of skpro, of shape (n, 1), which asks this one.
-
-        Parameters
-        ----------
-        index, columns : pandas.Index, default=None
-            Names of the n rows and of the one column, as in the data frame of the targets; numbers
-            by default.
-
-        Returns
-        -------
-        skpro.distributions.base.BaseDistribution
-            Distributions of the rows.
-
-        Raises
-        ------
-        ImportError
-            If skpro is not installed (``pip install skpmd[skpro]``).
-        """
+    def _to_skpro(self, index, columns):
         from skpmd.linear._skpro_mixture import skpro_mixture
 
         index = range(len(self)) if index is None else index
         return skpro_mixture(self, index, [0] if columns is None else columns)
+
+    # ------------------------------------------------------------------ tiles
+    def _predictors(self, rows):
+        """Linear predictors (r, m) of all particles for the rows of a tile, a slice."""
+        some = self.design[rows]
+        tile = np.zeros((LANES, self.design.shape[1]))  # Sums of a product depend on its shape.
+        tile[: some.shape[0]] = some.toarray() if issparse(some) else some
+        return (tile @ self.coefficients.T)[: some.shape[0]] + self.offset[rows, None]
+
+    def _tile(self, start):
+        """`Parameters` of all particles for the rows of the tile that starts there, and these."""
+        rows, link, family = slice(start, start + LANES), LINKS[self.link], self._family
+        eta = self._predictors(rows)
+        rest = link.rest(eta) if family.needs_rest else None
+        trials = None if self.trials is None else self.trials[rows, None]
+        return Parameters(
+            link.mean(eta), rest, tuple(self.dispersion.T), trials, self.weights
+        ), rows
+
+    def _by_tiles(self, function):
+        """Results (..., n) of a function of the `Parameters` of a tile and of its rows."""
+
+        def one(start):
+            with np.errstate(all="ignore"):
+                return function(*self._tile(start))
+
+        return np.concatenate(each(one, range(0, max(len(self), 1), LANES)), axis=-1)
+
+    def _at(self, y, function):
+        """Values of a function of parameters and of targets (r,), for each row of y."""
+        y, n = self._targets(y), len(self)
+        y = y if y.ndim else np.full(n, y)
+        table = y.reshape(prod(y.shape[:-1]), n)
+
+        def values(p, rows):
+            found = [function(p, one[rows]) for one in table]
+            return np.reshape(found, (len(table), len(p.mu)))
+
+        return self._by_tiles(values).reshape(y.shape)
 
     # ------------------------------------------------------------------ parts of the above
     def _check_kind(self, of_counts):
@@ -413,45 +362,62 @@ class FamilyMixture(ParticleRows):
             raise ValueError(f"{self.family} has {has}: ask for {name} or {name[4:]}.")
 
     def _log_density(self, p, y):
-        family = FAMILIES[self.family]
+        family = self._family
         inside = np.isfinite(y) & (y >= family.least) & (y <= np.ravel(family.largest(p)))
         inside &= (y % 1.0 == 0.0) | (not self.is_count)
         terms = family.log_density(np.where(inside, y, 0.5 * (not self.is_count))[:, None], p)
         top = terms.max(axis=1)
         terms = np.exp(terms - np.where(np.isfinite(top), top, 0.0)[:, None])
-        found = np.where(top < np.inf, np.log(_average(terms, p)), 0.0) + top
+        found = np.where(top < np.inf, np.log(p.average(terms)), 0.0) + top
         return np.where(inside, found, -np.inf)
+
+    def _variances(self, p, _, within):
+        """Variances (r,) of means between particles, with those within them."""
+        mean = self._family.mean(p)
+        return p.average((mean - p.average(mean)[:, None]) ** 2 + within(p))
+
+    def _probability(self, y, upper):
+        return self._at(y, partial(self._side, upper=upper))
 
     def _side(self, p, y, upper):
         """Probabilities above y, or up to it."""
-        family = FAMILIES[self.family]
+        family = self._family
         y = np.floor(y) if self.is_count else y
         low = (y < family.least) | (y == -np.inf)
         high = y >= np.ravel(family.largest(p))
         some = np.where(low | high | ~np.isfinite(y), 0.5 * (not self.is_count), y)[:, None]
-        found = _average(family.above(some, p) if upper else family.below(some, p), p)
+        found = p.average(family.above(some, p) if upper else family.below(some, p))
         return np.select([low, high], [float(upper), float(not upper)], np.minimum(found, 1.0))
 
     def _scores(self, p, y, shares):
         """A sum of the score and of E|Y - Y'|, with such shares."""
-        score, own = ranked_scores(FAMILIES[self.family], p, y)
+        score, own = ranked_scores(self._family, p, y)
         return shares[0] * score + shares[1] * own
 
-    def _quantiles(self, eta, rows, tails):
-        """Values (j, r) with such probabilities below them, or above."""
-        family, p = FAMILIES[self.family], self._parameters(eta, rows)
-        out = np.empty((len(tails), len(eta)))
-        for j, (tail, upper) in enumerate(tails):
-            if tail == 0.0:
-                out[j] = np.ravel(family.largest(p)) if upper else family.least
-            else:
-                out[j] = quantile(family, p, tail, upper)
-        return out
+    def _quantiles(self, tails):
+        """Values (j, n) with such probabilities below them, or above."""
+        family = self._family
+
+        def of(p, _):
+            out, coordinate = np.empty((len(tails), len(p.mu))), Coordinate(family, p)
+            for j, (tail, upper) in enumerate(tails):
+                if tail == 0.0:
+                    out[j] = np.ravel(family.largest(p)) if upper else family.least
+                else:
+                    out[j] = quantile(family, p, coordinate, tail, upper)
+            return out
+
+        return self._by_tiles(of)
 
 
-fill_docstrings(_TEXTS, *vars(FamilyMixture).values())
+fill_docstrings(TEXTS, *vars(FamilyMixture).values())
 
 
-def _average(terms, p):
-    """Averages (r,) over particles of terms (r, m)."""
-    return np.einsum("ij,j->i", terms, p.weights)
+def _finite(name, values, shape=None):
+    """An array of finite numbers, of that shape if one is given."""
+    values = as_floats(name, values)
+    if shape is not None and values.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {values.shape}.")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got nan or infinite values.")
+    return values

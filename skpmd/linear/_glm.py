@@ -17,6 +17,7 @@ from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
 from skpmd.linear._design import LinearModel, gauss_hermite, pieces
+from skpmd.linear._family import LINKS
 from skpmd.linear._priors import precision_matrix
 
 _STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
@@ -26,6 +27,7 @@ _NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds a
 _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
 # Rounds of a start's search, nats that one has to gain, and what it tries of a dispersion.
 _ROUNDS, _GAIN, _GRID, _FINE = 40, 0.1, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
+_EXACT = 1e-10  # Rows that are as near to a linear function, relative to y, are on it.
 _LEAST_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
@@ -68,27 +70,36 @@ class GeneralisedLinearModel(LinearModel):
     def by_row(self, coefficients, X, y, weight, offset, size):
         """Log density of each row under each particle, (m, n), of columns as of a `Batch`."""
         batch = Batch(X, y, weight, offset=offset, exposure=size)
-        out = np.empty((len(coefficients), len(y)))
-        for i in range(len(y)):
-            part = np.zeros(len(coefficients))
-            self._add_sums(coefficients, 0, [batch.take(slice(i, i + 1))], part, None)
-            out[:, i] = part
-        return out
+        u, slopes = self._parts(coefficients)
+        phi, out = self.family.dispersions.natural(u), np.zeros((len(y), len(coefficients)))
+        by_phi = np.zeros(phi.shape)  # Of order 0 nothing is added.
+        for _, _, rows in self._places(len(phi), [batch]):
+            table = np.ascontiguousarray(self._predictors(slopes, batch, rows).T)
+            for j, predictors in zip(range(len(y))[rows], table, strict=True):
+                row = slice(j, j + 1)
+                self._evaluate(predictors[:, None], batch, row, phi, (out[j], by_phi, _NOTHING, 0))
+                columns = self._columns(batch, row)
+                out[j] += self.family.rest(phi, *columns) - weight[j] * self.log_unit
+        return out.T
+
+    def _parts(self, coefficients):
+        """Coordinates of dispersions, and coefficients without them."""
+        width = coefficients.shape[1] - len(self.family.dispersions.names)
+        return coefficients[:, width:], coefficients[:, :width]
 
     def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
         """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
         self._add_sums(coefficients, 1, batches, total, gradient)
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
-        k = len(self.family.dispersions.names)
-        width = coefficients.shape[1] - k
-        u = coefficients[:, width:]
+        u, slopes = self._parts(coefficients)
+        width, k = slopes.shape[1], u.shape[1]
         phi = self.family.dispersions.natural(u)
         by_phi = np.zeros(phi.shape)
 
         def of(place):
             some, batch, rows = place
-            table = self._predictors(coefficients[some, :width], batch, rows)
+            table = self._predictors(slopes[some], batch, rows)
             part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
             self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
             if not order:
@@ -146,6 +157,20 @@ class GeneralisedLinearModel(LinearModel):
         """Whether a search for the mode may begin anywhere."""
         return not len(self.family.dispersions.names) or self.family.has_cutpoints
 
+    @property
+    def has_poles(self):
+        """Whether a density without spread is infinite at a row of its own mean."""
+        has_spread = bool(self.family.dispersions.names)
+        return has_spread and self.family.kind not in ("count", "class")
+
+    def is_met(self, batches):
+        """Whether coefficients can meet all rows, so that the joint density has no bound.
+
+        That is a pole of next to no mass, which no search for a mode leaves.
+        """
+        w = self.n_coordinates - len(self.family.dispersions.names)
+        return sum(len(batch.weight) for batch in batches) <= w
+
     def starts(self, batches):
         """Points near modes, for a density with dispersions is not concave far from them.
 
@@ -158,6 +183,38 @@ class GeneralisedLinearModel(LinearModel):
         some = self._some_rows(batches)
         fits = self._robust_fits(some) if self.family.has_outliers else [()]
         return [self._climbed(np.append(fit, zero[len(fit) :]), some) for fit in fits]
+
+    def refuse_exact_rows(self, batches):
+        """Raise a ValueError where a linear function meets more rows than it has coefficients.
+
+        A density without spread has no bound there, and the posterior of the dispersion no
+        integral: of n rows and w coefficients it is that of sigma^(w - n) near zero.
+        """
+        family, fit = self.family, None
+        for batch in [self._some_rows(batches), *batches]:
+            # Nothing below 0 is exact under a log link.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                y = LINKS[family.link].predictor(np.asarray(batch.y, dtype=np.float64))
+            y = y - self.location - (0.0 if batch.offset is None else batch.offset)
+            for piece in pieces([batch], self.table_size, self.n_coordinates):
+                design, _, weight = self.design(piece)
+                target, heavy = y[piece[1]], weight > 0.0
+                if not np.isfinite(target).all():
+                    return
+                if fit is None:
+                    fit, _, rank, _ = np.linalg.lstsq(design[heavy], target[heavy])
+                    if rank == heavy.sum():
+                        return
+                gap = np.abs(target - design @ fit)[heavy].max(initial=0.0)
+                if not gap <= _EXACT * np.abs(target).max(initial=0.0):
+                    return
+        name = family.dispersions.names[0]
+        raise ValueError(
+            f"y is an exact function of the columns under family={family.name!r} (constant, say), "
+            f"which leaves nothing to learn {name} from: its posterior is improper, with all mass "
+            "where rows have no spread. Leave out the columns that y was computed from, and fit "
+            "no y that is constant."
+        )
 
     def _some_rows(self, batches):
         """A batch of some rows, which weigh as much as all."""

@@ -18,7 +18,7 @@ from skpmd.linear._glm_predict import GLMPredictions
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import LinearParameters
-from skpmd.linear._response import Distribution, distribution_of, refuse_targets
+from skpmd.linear._response import Distribution
 from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
@@ -150,7 +150,9 @@ default="normal"
     intercept_, intercept_std_ : float
         Those of the intercept where all columns are zero.
     dispersion_ : dict of str to float
-        Posterior medians of the dispersion's coordinates, by their names.
+        Posterior medians of the dispersion's coordinates, by their names. A shape or precision
+        whose prior reaches the limit of no dispersion need not have a mean: there
+        ``posterior_.mean()`` is that of the draws, and says little. Quantiles always exist.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
@@ -308,35 +310,6 @@ default="normal"
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of coefficients and dispersion.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns with coefficients, in any units, and those with roles. X may also be data in
-            blocks (`skpmd.data.Blocks`).
-        y : array-like of shape (n_samples,), optional
-            What the family has: any numbers, counts, positive numbers, successes or shares.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianGLMRegressorPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the family cannot have such y, the link is none of its links, or a role is no column.
-        """
-        self._fitted(X, y, sample_weight)
-        return self
-
     @in_parts
     @fit_context(prefer_skip_nested_validation=False)
     def partial_fit(
@@ -376,7 +349,7 @@ default="normal"
         X, y = self._validated(X, y, reset=response is None)
         y = np.asarray(y, dtype=np.float64)
         X, offset, trials, codes = self._split(X)
-        refuse_targets(family, y, trials)
+        family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         if response is None and not isinstance(self.prior, str):
@@ -384,7 +357,7 @@ default="normal"
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
-            response = distribution_of(family, y, weight, (offset, trials), self.fit_intercept)
+            response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
         response = self._with_groups(response, labels, self._features())
         if offset is not None:
             offset = offset / response.unit
@@ -430,8 +403,7 @@ default="normal"
         )
 
     def __sklearn_tags__(self):
-        """Tags: sparse input is fine, and y may have to be positive."""
+        """Tags: y may have to be positive."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.positive_only = self.family not in ("normal", "student_t")
         return tags

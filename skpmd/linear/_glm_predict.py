@@ -10,15 +10,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.leave_one_out import check_rows_of_fit
-from skpmd._base.utils import as_generator, check_n_draws, check_probabilities
-from skpmd._base.validation import refuse_overflows
+from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
-from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-from skpmd.linear._column_scale import own_particles
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_effects import GroupedMixture, slope_of
-from skpmd.linear._response import explained, refuse_targets
 from skpmd.predictive import Uncertainty
 
 
@@ -27,6 +23,8 @@ class GLMPredictions(RegressorMixin):
 
     Each row of X is predicted by itself. Only methods with a ``random_state`` are random.
     """
+
+    _of_y = {"y_numeric": True}
 
     @row_by_row
     def predict(
@@ -184,74 +182,22 @@ class GLMPredictions(RegressorMixin):
         total, epistemic = found.var(), found.var_of_mean()
         return Uncertainty(total, total - epistemic, epistemic)
 
-    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
-        """Draw y from the posterior predictive distribution.
-
-        Each draw takes one particle for all rows: y of different rows are dependent as they are in
-        the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Columns.
-        n_samples : int, default=1
-            Number of draws.
-        random_state : int, RandomState, Generator or None, default=0
-            Source of randomness.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_samples)
-            Draws, in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is not a positive integer.
-        """
-        n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+    def _draw(self, X, n_samples, rng):
         found = self.predict_proba(X)
         if isinstance(found, GroupedMixture):
-            return found.sample_groups(n, rng).T
-        return found.sample(n, rng, jointly=True).T
+            return found.sample_groups(n_samples, rng).T
+        return found.sample(n_samples, rng, jointly=True).T
 
-    def pointwise_log_likelihood(
-        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
-    ) -> Array:
-        """Log-likelihood of each row under each particle, for leave-one-out estimates.
+    def _one_each(self, X, n, rng):
+        """Draws (n_rows, n) of y, one of each particle of which there are n."""
+        return self.predict_proba(X)._drawn(n, rng, np.arange(n)[None]).T
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Columns.
-        y : array-like of shape (n_rows,)
-            Targets.
-        n_draws : int, optional
-            Number of draws of equal weight, as ArviZ's ``loo`` expects. By default all particles,
-            with the weights ``posterior_.weights``.
-        random_state : int, RandomState, Generator or None, default=0
-            Source of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_draws, n_rows) or (m, n_rows)
-            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
-
-        Raises
-        ------
-        ValueError
-            If the family cannot have such y, or ``n_draws`` is not a positive integer.
-        """
-        check_is_fitted(self)
+    def _log_likelihoods(self, X, y, draws):
         self._refuse_rows_of_groups()
-        X, y = self._validated(X, y)
         X, offset, trials, _ = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response
-        refuse_targets(response.family, y, trials)
-        theta = own_particles(self.posterior_)
-        if n_draws is not None:
-            draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
-            theta = self.posterior_.frame.outward(draws)
+        response.family.check(y, trials)
+        theta = self._own(draws)
         model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
         X = self._state.units.rows(X)
         if offset is not None:
@@ -283,25 +229,7 @@ class GLMPredictions(RegressorMixin):
         family, shape = self._state.response.family, self.dispersion_.get("shape", np.inf)
         size = np.exp(found.offset) if family.link == "log" else np.ones(len(y))
         size = size if found.trials is None else found.trials
-        return explained(family, y, found.mean(), size, shape, sample_weight)
-
-    def _check_rows_of_fit(self, times):
-        """ValueError where rows that are to be left out are not those of the fit."""
-        if self._state.stream is not None:
-            check_rows_of_fit(times, self._state.stream.seen)
-
-    def _validated(self, X, y="no_validation", reset=False):
-        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
-        given = {"y_numeric": True} if not isinstance(y, str) else {}
-        if not reset:
-            X, _ = self._coded(X)
-        checked = self._checked_data(
-            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
-            **given,
-        )  # fmt: skip
-        rows = checked[0] if isinstance(checked, tuple) else checked
-        refuse_overflows("X", rows)
-        return checked
+        return family.explained(y, found.mean(), size, shape, sample_weight)
 
     # ------------------------------------------------------------------ results
     @result
@@ -311,7 +239,7 @@ class GLMPredictions(RegressorMixin):
 
     @result
     def _width(self):
-        return len(self._state.units.scale) + self._state.fit_intercept
+        return self._n_slopes + self._state.fit_intercept
 
     @result
     def _of_particles(self):
@@ -322,16 +250,6 @@ class GLMPredictions(RegressorMixin):
             constant = np.full((len(theta), 1), self._state.response.location)
             coefficients = np.hstack([coefficients, constant])
         return coefficients, theta[:, w : w + self._state.response.n_own]
-
-    @result
-    def coef_(self) -> Array:
-        """Posterior means of the coefficients, shape (n_coefficients,)."""
-        return self.posterior_.mean()[: len(self._state.units.scale)]
-
-    @result
-    def coef_std_(self) -> Array:
-        """Posterior standard deviations of the coefficients, shape (n_coefficients,)."""
-        return self.posterior_.std()[: len(self._state.units.scale)]
 
     @result
     def _intercepts(self):

@@ -13,11 +13,8 @@ from skpmd._base.utils import check_level
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
-from skpmd.linear._family_distributions import FAMILIES
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._groups import group_pieces
-from skpmd.linear._particle_rows import LANES
-from skpmd.linear._quantiles import parameters_of
 
 _NUMBERS, _FEWEST, _MOST = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
@@ -224,30 +221,20 @@ class GroupedMixture(FamilyMixture):
         part._place[new] = len(known) + which
         part.coefficients, part.dispersion = self.coefficients[chosen], self.dispersion[chosen]
         part.weights = np.full(n_samples, 1.0 / n_samples)
-        out, each = np.empty((n_samples, len(self))), np.arange(n_samples)
-        for start in range(0, len(self), LANES):
-            rows, eta = part._tile(start)
-            p = part._parameters(eta, rows)
-            p = parameters_of(p, np.broadcast_to(each, eta.shape))
-            out[:, rows] = FAMILIES[self.family].draw(p, rng).T
-        return out
+        return part._drawn(n_samples, rng, np.arange(n_samples)[None])
 
-    def __getitem__(self, rows):
-        some = np.atleast_1d(np.arange(len(self))[rows])
-        slope = None if self._slope is None else self._slope[some]
-        return super().__getitem__(rows).with_effects(self._effects, self._codes[some], slope)
+    def _part(self, rows):
+        slope = None if self._slope is None else self._slope[rows]
+        return super()._part(rows).with_effects(self._effects, self._codes[rows], slope)
 
-    @classmethod
-    def joined(cls, parts):
-        """Join the rows of several distributions into one; see `FamilyMixture.joined`."""
+    def _joined(self, parts):
         codes, slopes = ([getattr(one, name) for one in parts] for name in ("_codes", "_slope"))
         slope = None if slopes[0] is None else np.concatenate(slopes)
-        return super().joined(parts).with_effects(parts[0]._effects, np.concatenate(codes), slope)
+        return super()._joined(parts).with_effects(self._effects, np.concatenate(codes), slope)
 
-    def _tile(self, start):
-        rows, eta = super()._tile(start)
+    def _predictors(self, rows):
         own = self._table[self._place[rows]]
-        eta = eta + own[:, 0]
+        eta = super()._predictors(rows) + own[:, 0]
         if self._slope is not None:
             eta += self._slope[rows, None] * own[:, 1]
-        return rows, eta
+        return eta

@@ -83,6 +83,12 @@ class GroupColumns:
             one._refuse_parts("each shard")
         return super()._merge(estimators, X, y, sample_weight)
 
+    def _validated(self, X, y="no_validation", reset=False):
+        """X, or X and y, as checked arrays, with codes of groups; see `LinearEstimator`."""
+        if not reset:
+            X, _ = self._coded(X)
+        return super()._validated(X, y, reset)
+
     def _coded(self, X, labels=None):
         """X with codes in the place of the groups' column, and the labels (G,).
 

@@ -247,8 +247,10 @@ class GroupedModel(GeneralisedLinearModel):
             own, of_factor = np.ascontiguousarray(phi_of[some]), factor_of[some]
             values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
             by_phi, moments = np.zeros(own.shape), np.empty((m, n_groups if order == 2 else 0, 7))
-            largest = float(np.abs(table).max()) if is_fast else np.inf
-            if largest < _LARGEST:
+            if is_fast:
+                # So improbable are rows beyond that no particle with some of them has a weight.
+                np.clip(table, -_LARGEST, _LARGEST, out=table)
+                largest = float(np.abs(table).max())
                 turned, (y, _, weight) = np.ascontiguousarray(table.T), columns
                 integrate_intercepts(
                     kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(),
@@ -266,6 +268,8 @@ class GroupedModel(GeneralisedLinearModel):
 
         slopes_of, phi_of, factor_of = (_references(one, factor) for one in (slopes, phi, factor))
         both = slice(0, len(factor_of))
+        at_median = self._predictors(slopes_of[:1], batch, rows)
+        is_fast = is_fast and np.abs(at_median).max() < 0.5 * _LARGEST
         n = np.sqrt(n_groups * len(batch.group) / starts[-1])
         start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
         last, best = None, rule.copy()

@@ -6,13 +6,15 @@ A family of them says what its y and its columns are; what follows from that is 
 from __future__ import annotations
 
 from numbers import Real
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.leave_one_out import check_rows_of_fit
 from skpmd._base.merging import (
     MERGED,
     MERGED_BY_ROWS,
@@ -28,17 +30,17 @@ from skpmd._base.merging import (
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, Shown, results_of
 from skpmd._base.steps import first_stream, stream_after
-from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import naming_singular_columns
+from skpmd._base.utils import as_generator, check_n_draws, warn
+from skpmd._base.validation import fit_context, naming_singular_columns, refuse_overflows
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
-from skpmd._typing import ArrayOrMore
-from skpmd.linear._column_scale import warn_of_other_scale
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+from skpmd.linear._column_scale import own_particles, warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._group_effects import effects_of
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._make_model import PRIORS, in_columns, is_mean_field, linear_model
+from skpmd.linear._make_model import PRIORS, axes_of, in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
 from skpmd.linear._merge import (
     NO_WEIGHTS,
@@ -51,10 +53,10 @@ from skpmd.linear._merge import (
 from skpmd.linear._task import (
     LinearState,
     Task,
-    axes_of,
     results_of_task,
     state_after_part,
     task_of,
+    units_of_columns,
 )
 from skpmd.posterior import Posterior
 from skpmd.proposals.hmc import N_CHAINS
@@ -68,8 +70,9 @@ _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_sca
 class LinearEstimator(ParticleResults):
     """Base of estimators whose particles are coefficients of linear predictors.
 
-    A family of them offers `_parameters`, the record of its parameters, and `_given_rows`; it may
-    add to what is said of a fit by `_concerns`, and to its state by `_completed`.
+    A family of them offers `_parameters`, the record of its parameters, `_given_rows`, `_draw` and
+    `_log_likelihoods`; it may add to what is said of a fit by `_concerns`, and to its state by
+    `_completed`.
     """
 
     _parameter_constraints: dict = {
@@ -119,9 +122,51 @@ class LinearEstimator(ParticleResults):
     def _warn_of_column_scale(self, rows):
         """Warn of columns on whose effect the prior decides; by default there are none."""
 
+    def _draw(self, X, n_samples, rng):
+        """Targets (n, n_samples), of which each column is that of one particle."""
+        raise NotImplementedError
+
+    def _log_likelihoods(self, X, y, draws):
+        """Those (m, n) of checked rows; ``draws`` are in given units, None for all particles."""
+        raise NotImplementedError
+
+    _of_y: dict = {}  # How targets are checked.
+
+    def _refuse_large(self, X, reset):
+        """ValueError where numbers of rows are too large to reckon with."""
+        refuse_overflows("X", X)
+
     # ------------------------------------------------------------------ a fit
-    def _fitted(self, X, y, sample_weight):
-        """Fit to all rows, and warn; what is undefined, for whom it concerns."""
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Find the posterior of coefficients, and of what else y depends on.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Columns with coefficients, in any units, and those with roles. X may also be data in
+            blocks (`skpmd.data.Blocks`), with y and weights in the blocks or as arguments.
+        y : array-like of shape (n_samples,), optional
+            Labels of two classes or more, of any type; or what a family has: any numbers, counts,
+            positive numbers, successes or shares.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; a row of weight w counts as w copies of it.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If y has one class only and no categories are given, a label that is none of these, or
+            numbers that the family cannot have; if y is an exact function of the columns (constant,
+            say), which leaves nothing to learn a scale, shape or precision from; if the weights
+            leave a class without any; if the link is none of the family's, or a role is no column.
+        """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
             rows, concern = self._fit(*as_table(X, y, sample_weight))
@@ -135,7 +180,14 @@ class LinearEstimator(ParticleResults):
                 f"n_particles={N_CHAINS} or more, or moves='never'.",
                 UserWarning,
             )
-        return concern
+        if concern:
+            self.diagnostics_["warnings"].append(concern)
+            warn(
+                f"{type(self).__name__}: {concern}. Report posterior_.quantile(0.5) and "
+                "posterior_.interval(), which exist, or set "
+                "prior='normal', or prior='student_t' with prior_df above 2."
+            )
+        return self
 
     def _fit(self, X, y, sample_weight):
         """The rows, and what is undefined."""
@@ -182,6 +234,16 @@ class LinearEstimator(ParticleResults):
             warn(f"{type(self).__name__}: {task.warning}. Set prior_scale to a number.")
         return task
 
+    def _drawn_prior(self, rows, features, response, n, rng):
+        """n draws of the prior, in coordinates of a fit to these rows, and the units of these."""
+        parameters, units = in_columns(self._parameters(), features, response, mean_field=False)
+        if isinstance(parameters.prior_scale, str):
+            raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
+        if isinstance(self.prior, str):
+            units = units_of_columns(parameters, rows, response)
+        prior = linear_model(parameters, len(features), response, parameters.prior_scale).prior
+        return prior.reported(prior.sample(rng, n)), units
+
     # ------------------------------------------------------------------ a stream
     def _after_part(self, X, y, sample_weight, **given):
         """Take in one call's rows of a stream; further keywords are those of `_given_rows`."""
@@ -213,7 +275,7 @@ class LinearEstimator(ParticleResults):
                 self._warn_of_column_scale(rows)
             elif state.units is not None:
                 warn_of_other_scale(rows.whole(), state.units, features)
-        return self
+            return self  # Ctrl-C here takes the part back, too.
 
     # ------------------------------------------------------------------ a merge
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -305,7 +367,113 @@ class LinearEstimator(ParticleResults):
             normal_logits=None,
         )  # fmt: skip
 
+    # ------------------------------------------------------------------ predictions
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
+        """Draw y from the posterior predictive distribution.
+
+        Each draw takes one particle, in proportion to its weight, for all rows: y of different rows
+        are dependent as they are in the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns as in `fit`.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Labels, or numbers in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+        return self._draw(X, n_samples, rng)
+
+    def pointwise_log_likelihood(
+        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Array:
+        """Log-likelihood of each row under each particle, for leave-one-out estimates.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns as in `fit`.
+        y : array-like of shape (n_rows,)
+            Targets: labels among ``classes_``, or numbers that the family can have.
+        n_draws : int, optional
+            Number of draws of equal weight, which are particles taken in proportion to their
+            weights, as ArviZ's ``loo`` expects. By default all particles, with the weights
+            ``posterior_.weights``.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_rows) or (m, n_rows)
+            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
+
+        Raises
+        ------
+        ValueError
+            If y holds labels that are not among ``classes_``, or numbers that the family cannot
+            have, or ``n_draws`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        (X, y), draws = self._validated(X, y), None
+        if n_draws is not None:
+            draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
+        return self._log_likelihoods(X, y, draws)
+
+    def _own(self, draws):
+        """All particles, or draws in given units, in those that the posterior was found in."""
+        frame = self.posterior_.frame
+        if draws is None:
+            return own_particles(self.posterior_)
+        return draws if frame is None else frame.outward(draws)
+
+    def _check_rows_of_fit(self, times):
+        """ValueError where rows that are to be left out are not those of the fit."""
+        if self._state.stream is not None:
+            check_rows_of_fit(times, self._state.stream.seen)
+
+    def _validated(self, X, y="no_validation", reset=False):
+        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
+        checked = self._checked_data(
+            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
+            **({} if isinstance(y, str) else self._of_y),
+        )  # fmt: skip
+        self._refuse_large(checked[0] if isinstance(checked, tuple) else checked, reset)
+        return checked
+
+    def __sklearn_tags__(self):
+        """Tags: sparse input is fine."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # ------------------------------------------------------------------ results
+    @result
+    def _n_slopes(self):
+        return len(self._state.units.scale)
+
+    @result
+    def coef_(self) -> Array:
+        """Posterior means of the coefficients, shape (n_coefficients,)."""
+        return self.posterior_.mean()[: self._n_slopes]
+
+    @result
+    def coef_std_(self) -> Array:
+        """Posterior standard deviations of the coefficients, shape (n_coefficients,)."""
+        return self.posterior_.std()[: self._n_slopes]
+
     @result
     def prior_scale_(self) -> ArrayOrMore:
         """Scale of the prior, as given or chosen by the evidence.

@@ -235,19 +235,21 @@ def _in_half_plane(points):
     return bool(angle.size and gaps.max() >= np.pi - 1e-9)
 
 
-def coordinate_names(model, features, response):
-    """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
+def axes_of(model, features, response):
+    """Names of coordinates, and the arrays that they form, as arguments of a posterior.
+
+    They are the coefficients row by row, and then the scales.
+    """
     names = response.coefficient_names(features, model.fit_intercept)
-    return names + model.prior.scale_names(names)
-
-
-def coordinate_variables(model, features, response):
-    """The same as arrays, {name: `Variable`}, and the labels of their axes."""
     found, coords = response.variables(features, model.fit_intercept)
-    n = len(response.coefficient_names(features, model.fit_intercept))
-    names = coordinate_names(model, features, response)
-    scales = {names[j]: Variable(np.array(j)) for j in range(n, len(names))}
-    return {"variables": {**found, **scales}, "coords": coords}
+    scales = model.prior.scale_names(names)
+    found |= {name: Variable(np.array(len(names) + j)) for j, name in enumerate(scales)}
+    return {"variables": found, "coords": coords, "names": names + scales}
+
+
+def few(names):
+    """The first names, as text."""
+    return ", ".join(map(str, names[:5])) + ", ..." * (len(names) > 5)
 
 
 def per_column(name, value, features, n_rows, default, low=-1e30):
@@ -292,7 +294,7 @@ def _of_dict(name, value, features, default):
             if column not in place:
                 raise ValueError(
                     f"{name} names the column {column!r}, which X does not have: its columns are "
-                    f"{', '.join(list(place)[:5])}{', ...' * (len(place) > 5)}."
+                    f"{few(list(place))}."
                 )
             if column in named:
                 raise ValueError(f"{name} names the column {column!r} twice.")

@@ -32,13 +32,9 @@ class SoftmaxModel(LinearModel):
         rows = theta.reshape(len(theta), self.n_classes, -1)
         return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
 
-    def add_log_likelihoods(self, table, y, weight, total):
+    def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums of log softmax(z)[y]; see `LinearModel`."""
-        add_log_softmax(table, y.astype(np.int64), weight, total, False)
-
-    def differentiate(self, table, y, weight, total):
-        """The same, and write derivatives over logits (m, K, n)."""
-        add_log_softmax(table, y.astype(np.int64), weight, total, True)
+        add_log_softmax(table, y.astype(np.int64), weight, total, differentiate)
 
     def differentiate_single(self, table, y, weight, total):
         """Write derivatives over logits in float32; see `LinearModel`."""

@@ -35,9 +35,12 @@ class NormalModel(GeneralisedLinearModel):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum over the rows of log p(y | coefficients, sigma), by sums; see `Model`."""
+        return self._given_root(theta, *self._root([batch]))
+
+    def _given_root(self, theta, root, weight):
+        """The same of rows whose root and weight are known."""
         coefficients = self.prior.coefficients(theta)
         sigma = self.family.dispersions.natural(coefficients[:, -1:])[:, 0]
-        root, weight = self._root([batch])
         left = coefficients[:, :-1] @ root[:, :-1].T - root[:, -1]
         squares = np.einsum("ij,ij->i", left, left)
         constant = 0.5 * _LOG_TWO_PI + np.log(sigma) + self.log_unit
@@ -60,9 +63,7 @@ class NormalModel(GeneralisedLinearModel):
 
     def exact_draws(self, batches, n, power, rng):
         """An `Outcome` of n draws from the posterior, in antithetic pairs with one sigma each."""
-        root, weight = self._root(batches)
-        root, weight = np.sqrt(power) * root, power * weight
-        draws = _ExactDraws(self, root, weight, n)
+        draws = _ExactDraws(self, *self._root(batches), power, n)
         still, anew = mirror.Settings(rejuvenation="never"), mirror.Rejuvenation(draws, first=True)
         particles, info = mirror.step(
             None, self, batches, 1.0, power, still, rng, rejuvenation=anew
@@ -74,9 +75,14 @@ class NormalModel(GeneralisedLinearModel):
 
 
 class _ExactDraws:
-    """Strategy of rejuvenation: draws from the posterior given the root of all rows."""
+    """Strategy of rejuvenation: draws from the posterior given the root of all rows.
 
-    def __init__(self, model, root, weight, n):
+    These are read once: the root says how probable they are, too.
+    """
+
+    def __init__(self, model, root, weight, power, n):
+        self._rows = root, weight
+        root, weight = np.sqrt(power) * root, power * weight
         prior, w = model.prior, root.shape[1] - 1
         self._loc, self._scale = getattr(prior, "loc", np.zeros(w + 1))[:w], prior.scale[:w]
         self._model, self._weight, self._n = model, weight, n
@@ -121,9 +127,8 @@ class _ExactDraws:
         theta = np.stack(theta, axis=1).reshape(-1, len(self._scale) + 1)
         log_pi = np.repeat(log_q, 2)
         no_block = np.empty((len(theta), 0))
-        return Rejuvenated(
-            Particles(theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), no_block)
-        )
+        particles = Particles(theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), no_block)
+        return Rejuvenated(particles, log_likelihood=model._given_root(theta, *self._rows))
 
 
 def _inverse(at, nodes, density, mass):

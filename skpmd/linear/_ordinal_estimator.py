@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from skpmd._base.options import posterior_of_prior
+from skpmd._base.utils import warn
 from skpmd._base.validation import (
     checked_weights,
     encode,
     encode_known,
-    fit_context,
     naming_unordered,
 )
-from skpmd._rows.opening import in_parts
 from skpmd._rows.rows import Rows
-from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
+from skpmd._typing import ArrayLike, FilePath, Seed
+from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
-from skpmd.linear._linear_estimator import LinearEstimator
-from skpmd.linear._make_model import LinearParameters
+from skpmd.linear._make_model import LinearParameters, few
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
 from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 
-class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstimator):
+class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassifier):
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
@@ -40,8 +39,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     ----------
     categories : array-like of shape (n_classes,), default=None
         Labels in their order, from the lowest. By default they are the categories of y, where it
-        has an ordered dtype of pandas, and the sorted labels otherwise. A category may have no
-        rows: it then has the probability that the prior gives it.
+        has an ordered dtype of pandas, and the sorted labels otherwise, which is an alphabet's
+        order for words, with a warning. A category may have no rows: it then has the probability
+        that the prior gives it.
     offset : str or int, default=None
         Column of X, by its name or place, that is added to the linear predictor.
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
@@ -136,6 +136,8 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     -----
     ConvergenceWarning
         As in `BayesianGLMRegressorPMD`.
+    UserWarning
+        If labels are words, and neither ``categories`` nor an ordered dtype gives their order.
 
     See Also
     --------
@@ -163,14 +165,13 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
     """
 
     _parameter_constraints: dict = {
-        **LinearEstimator._parameter_constraints,
+        **LinearClassifier._parameter_constraints,
         "categories": ["array-like", None],
         "offset": [str, Integral, None],
     }
     _frozen_parameters = (
         "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
     )  # fmt: skip
-    _adopted_attributes = "n_features_in_", "feature_names_in_", "classes_"
 
     def __init__(
         self,
@@ -237,79 +238,20 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Find the posterior of coefficients and cutpoints.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns with coefficients, in any units, and that of the offset. X may also be data in
-            blocks (`skpmd.data.Blocks`).
-        y : array-like of shape (n_samples,), optional
-            Labels of two classes or more.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights; a row of weight w counts as w copies of it.
-
-        Returns
-        -------
-        BayesianOrdinalClassifierPMD
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If y has one class only and no categories are given, or a label that is none of them.
-        """
-        self._fitted(X, y, sample_weight)
-        return self
-
-    @in_parts
-    @fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(
-        self,
-        X: MatrixLike,
-        y: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Update the posterior with more rows, which are then no longer needed.
-
-        It is as in `BayesianLogisticRegressionPMD.partial_fit`: classes may come one by one. If a
-        call fails in any way, the estimator remains unchanged.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Columns as in `fit`; the first rows decide on centres and units.
-        y : array-like of shape (n_samples,)
-            Labels.
-        classes : array-like of shape (n_classes,), optional
-            All labels, which are sorted; needed at the first call, unless there was a fit, or
-            ``categories`` or an ordered dtype of y name them.
-        sample_weight : array-like of shape (n_samples,), optional
-            Row weights.
-
-        Returns
-        -------
-        BayesianOrdinalClassifierPMD
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If y holds other labels than there are classes, or a parameter needs all data at once.
-        """
-        return self._after_part(X, y, sample_weight, classes=classes)
-
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
+        is_ordered = self.categories is not None or _is_ordered(y)
         named = self._named_classes(y, classes, response is not None, is_part)
         X, y = self._validated(X, y, reset=response is None)
         if named is None:
             _, named = encode(y)
+        if response is None and not is_ordered and isinstance(named[0], str):
+            warn(
+                f"{type(self).__name__}: labels that are words have been put in alphabetical "
+                f"order, {few(named)}. Give their order from the lowest, categories=[...], or y of "
+                "an ordered dtype, pandas.CategoricalDtype([...], ordered=True).",
+                UserWarning,
+            )
         self.classes_ = named
         codes = self._codes(y).astype(np.float64)
         X, offset, *_ = self._split(X)
@@ -331,7 +273,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
         if is_known or self.categories is not None:
             found = self.classes_ if is_known else np.asarray(self.categories)
             of_call = "classes" if is_known else "categories"
-        elif getattr(getattr(y, "dtype", None), "ordered", False):
+        elif _is_ordered(y):
             found, of_call = np.asarray(y.dtype.categories), "y.dtype"
         elif is_part and classes is None:
             raise ValueError(
@@ -376,8 +318,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearEstima
             fit_intercept=False, intercept_prior_scale=1.0,
         )  # fmt: skip
 
-    def __sklearn_tags__(self):
-        """Tags: sparse input is fine."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+
+def _is_ordered(y):
+    """Whether y has an ordered dtype of pandas."""
+    return bool(getattr(getattr(y, "dtype", None), "ordered", False))

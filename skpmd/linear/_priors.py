@@ -94,16 +94,13 @@ class NormalPrior(Prior):
         self._log_normaliser = np.log(scale).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         return self.scale * rng.standard_normal((m, len(self.scale)))
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         scaled = theta / self.scale
         return -0.5 * np.einsum("ij,ij->i", scaled, scaled) - self._log_normaliser
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return -theta / self.scale**2
 
     def expected(self, mean, sd):
@@ -126,11 +123,9 @@ class LaplacePrior(Prior):
     """
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         return rng.laplace(0.0, self.scale, (m, len(self.scale)))
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         return -np.abs(theta / self.scale).sum(axis=1) - np.log(2.0 * self.scale).sum()
 
     def gradient(self, theta):
@@ -178,16 +173,13 @@ class StudentTPrior(Prior):
         self._log_normaliser = np.log(scale).sum() - len(scale) * one
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         return self.scale * rng.standard_t(self.df, (m, len(self.scale)))
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         squared = (theta / self.scale) ** 2 / self.df
         return -0.5 * (self.df + 1) * np.log1p(squared).sum(axis=1) - self._log_normaliser
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return -(self.df + 1) * theta / (self.df * self.scale**2 + theta**2)
 
     def expected(self, mean, sd):
@@ -242,15 +234,12 @@ class ShiftedPrior(Prior):
         self.prior, self.loc, self.tail_df = prior, loc, prior.tail_df
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         return self.loc + self.prior.sample(rng, m)
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         return self.prior.log_density(theta - self.loc)
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return self.prior.gradient(theta - self.loc)
 
     def expected(self, mean, sd):
@@ -286,16 +275,13 @@ class ProductPrior(Prior):
         return out
 
     def sample(self, rng, m):
-        """Draw m points; see `Prior`."""
         out = np.empty((m, len(self.scale)))
         return self._joined(out, lambda at, prior: prior.sample(rng, m))
 
     def log_density(self, theta):
-        """Log density; see `Prior`."""
         return sum(prior.log_density(theta[:, at]) for at, prior in self.parts)
 
     def gradient(self, theta):
-        """Gradient of the log density; see `Prior`."""
         return self._joined(np.empty(theta.shape), lambda at, prior: prior.gradient(theta[:, at]))
 
     def expected(self, mean, sd):

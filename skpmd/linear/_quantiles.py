@@ -9,10 +9,11 @@ quantile: averages of probabilities are then right to a few 1e-4 there.
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from skpmd.linear._family_distributions import Parameters
+from skpmd.linear._family import Parameters
 
 N_CHOSEN = 256  # Particles that stand for more of them; relative to tails of 1/20, and more below.
 N_FIRST = 64  # Particles that find about where a quantile is.
+_ROWS = 8  # Whose scores under all particles a processor's cache holds.
 _MAX_STEPS = 200  # A search ends after so many steps; about 5 are usual.
 _CLOSE = 1e-8  # A search ends so near a target, in scores,
 _ROUGH = 1e-2  # but that with few particles here.
@@ -51,12 +52,30 @@ def parameters_of(p, picked):
     return Parameters(part(p.mu), rest, dispersion, p.trials, np.full(n, 1.0 / n))
 
 
+def of_rows(p, rows):
+    """`Parameters` of some rows."""
+    return p._replace(
+        mu=p.mu[rows],
+        rest=None if p.rest is None else p.rest[rows],
+        dispersion=tuple(one if one.ndim == 1 else one[rows] for one in p.dispersion),
+        trials=None if p.trials is None else p.trials[rows],
+    )
+
+
 def stand_ins(family, p, x, n):
     """Parameters of n particles that stand for all where targets are near x, (r,)."""
     if n >= len(p.weights):
         return p
-    x = np.minimum(x, np.ravel(family.largest(p)))
-    return parameters_of(p, chosen(family.score(x[:, None], p), p.weights, n))
+    x = np.minimum(x, np.ravel(family.largest(p)))[:, None]
+    some = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
+    scores = (family.score(x[rows], of_rows(p, rows)) for rows in some)
+    return parameters_of(p, np.concatenate([chosen(one, p.weights, n) for one in scores]))
+
+
+def at_steps(p, n):
+    """Parameters of n particles at equal steps of the weights, in any order, which cost nothing."""
+    picked = np.searchsorted(np.cumsum(p.weights), (np.arange(n) + 0.5) / n)
+    return parameters_of(p, np.broadcast_to(picked, (len(p.mu), n)))
 
 
 def calibrated(family, p, some, places):
@@ -83,13 +102,11 @@ class Coordinate:
     def __init__(self, family, p):
         mean, square = family.mean(p), family.square_scale(p)
         self.kind = family.kind
-        self.centre = _averages(mean, p)
+        self.centre = p.average(mean)
         between = (mean - self.centre[:, None]) ** 2
-        self.scale = np.sqrt(_averages(square + between, p))
+        self.scale = np.sqrt(p.average(square + between))
         if self.kind == "real":
-            self.scale *= (
-                3.0  # The hyperbolic sine is nearly straight in the middle, and so far out.
-            )
+            self.scale *= 3.0  # The hyperbolic sine is nearly straight there, and so far out.
             self.start, self.slope = np.zeros(len(mean)), np.full(len(mean), 1.0 / 3.0)
         elif self.kind == "positive":
             self.slope = np.sqrt(np.log1p((self.scale / self.centre) ** 2))
@@ -203,26 +220,21 @@ def score_of(family, p, coordinate, upper):
         x = coordinate.values(u, rows)[0][:, None]
         if family.kind == "count":
             x = np.minimum(np.rint(x), end[rows])
-        some = p._replace(
-            mu=p.mu[rows],
-            rest=None if p.rest is None else p.rest[rows],
-            dispersion=tuple(one if one.ndim == 1 else one[rows] for one in p.dispersion),
-            trials=None if p.trials is None else p.trials[rows],
-        )
+        some = of_rows(p, rows)
         terms = family.above(x, some) if upper else family.below(x, some)
-        z = ndtri(np.clip(_averages(terms, p), 0.0, 1.0))
+        z = ndtri(np.clip(p.average(terms), 0.0, 1.0))
         return -z if upper else z
 
     return score
 
 
-def quantile(family, everything, tail, upper):
+def quantile(family, everything, coordinate, tail, upper):
     """Targets (r,) with a probability of at most 0.5 below them, or above.
 
     They are found with few particles, then with more that are chosen there. Counts of which these
-    are not sure are sought among all.
+    are not sure are sought among all, and so need no choice of the few.
     """
-    is_count, coordinate = family.kind == "count", Coordinate(family, everything)
+    is_count = family.kind == "count"
     target = -ndtri(tail) if upper else ndtri(tail)
     u, slope = coordinate.start + target * coordinate.slope, coordinate.slope
     enough = min(n_chosen(tail), len(everything.weights))
@@ -230,7 +242,10 @@ def quantile(family, everything, tail, upper):
         if n > enough:
             continue
         x = coordinate.values(u, slice(None))[0]
-        p = stand_ins(family, everything, np.maximum(np.rint(x), 0.0) if is_count else x, n)
+        if is_count and n < enough:
+            p = at_steps(everything, n)
+        else:
+            p = stand_ins(family, everything, np.maximum(np.rint(x), 0.0) if is_count else x, n)
         score = score_of(family, p, coordinate, upper)
         u, slope, margin = search(score, target, u, slope, is_count, close)
     if not is_count:
@@ -253,7 +268,8 @@ def ranked_scores(family, p, y):
     """
     everything, coordinate = p, Coordinate(family, p)
     p = stand_ins(family, p, coordinate.values(coordinate.start, slice(None))[0], N_CHOSEN)
-    ends = [quantile(family, p, ndtr(-_ENDS), upper) for upper in (False, True)]
+    of_few = Coordinate(family, p)
+    ends = [quantile(family, p, of_few, ndtr(-_ENDS), upper) for upper in (False, True)]
     if p is not everything:
         low, high = ends
         inside = np.clip(y, low, high)
@@ -281,7 +297,7 @@ def _integrals(family, p, y, low, high):
         half = 0.5 * (places[side + 1] - places[side])
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
             x, derivative = coordinate.values(places[side] + half * (1.0 + node), rows)
-            below = _averages(family.below(x[:, None], p), p)
+            below = p.average(family.below(x[:, None], p))
             length = weight * half * derivative
             score += length * (1.0 - below if side else below) ** 2
             self_energy += 2.0 * length * below * (1.0 - below)
@@ -296,14 +312,9 @@ def _sums(family, p, y, low, high):
         k = low + step
         there = k <= high
         terms = np.exp(family.log_density(np.minimum(k, high)[:, None], p))
-        below = np.where(there, np.minimum(below + _averages(terms, p), 1.0), 1.0)
+        below = np.where(there, np.minimum(below + p.average(terms), 1.0), 1.0)
         share = np.clip(y - k, 0.0, 1.0)  # Of the interval [k, k + 1) that is below y.
         term = share * below**2 + (1.0 - share) * (1.0 - below) ** 2
         score += np.where(there, term, 0.0)
         self_energy = self_energy + 2.0 * below * (1.0 - below)
     return score, self_energy
-
-
-def _averages(terms, p):
-    """Averages (r,) over particles, whose weights may be those of each row."""
-    return np.einsum("ij,ij->i", terms, np.broadcast_to(p.weights, terms.shape))

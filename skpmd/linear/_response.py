@@ -4,16 +4,16 @@ A response says how many rows of coefficients there are, which model and which c
 what y is for kernels, and in which frame, of units, a posterior is found.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from skpmd._export import Variable
-from skpmd._rows.rows import Rows
+from skpmd._rows.rows import Rows, stacked_rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
-from skpmd.linear._families import link_of
+from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._grouped_normal import GroupedNormal
 from skpmd.linear._groups import GroupedModel
@@ -98,12 +98,50 @@ class Classes(NamedTuple):
 class Distribution(NamedTuple):
     """Numbers, counts, amounts, shares or ordered classes, of a family."""
 
-    family: Any
+    family: Family
     centre: float = 0.0  # Of y, which is in units from there; 0 and 1 but for real families.
     unit: float = 1.0
     location: float = 0.0  # The linear predictor that an intercept is relative to.
 
     n_rows = 1
+
+    @classmethod
+    def of(cls, family, y, weight, known_part, fit_intercept):
+        """That of y (n,) of a family, whose rows have weights or None.
+
+        ``known_part`` are the offset of predictors and trials, or None. The intercept is about the
+        link of the mean of y: of the sum of y over that of exposures or trials, and less the mean
+        offset.
+        """
+        offset, trials = known_part
+        weight = np.ones(len(y)) if weight is None else weight
+        n = weight.sum()
+        if family.link == "identity":
+            y = y if offset is None else y - offset
+            mean = weight @ y / n
+            sd = np.sqrt(weight @ (y - mean) ** 2 / n)
+            unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
+            return cls(family, float(mean) if fit_intercept else 0.0, unit)
+        least = 0.5 if family.kind == "count" else 0.0  # Where all y are zero, or negative.
+        if family.is_real:  # With another link the scale of y is that of its dispersion alone.
+            unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
+            family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
+        if not fit_intercept:
+            return cls(family)
+        total, size = weight @ y, n
+        if trials is not None:
+            size = weight @ trials
+        elif family.link == "log" and offset is not None:
+            total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
+        if family.link == "log":
+            mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
+        else:
+            mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
+        with np.errstate(divide="ignore"):
+            location = float(LINKS[family.link].predictor(mean))
+        if family.link != "log" and offset is not None:
+            location -= float(weight @ offset / n)
+        return cls(family, location=location)
 
     @property
     def has_cutpoints(self):
@@ -184,10 +222,6 @@ class Distribution(NamedTuple):
             return np.bincount(codes, rows.weight, self.n_own + 1)
         return np.array([rows.weight.sum()])
 
-    def reordered(self, rows, order):
-        """Rows as they are; see `Classes.reordered`."""
-        return rows
-
     def since(self, rows, other):
         """Rows whose y are in the units of another response, as ones in those of this."""
         y = self.targets(other.centre + other.unit * rows.y)
@@ -200,16 +234,11 @@ class Distribution(NamedTuple):
         new, old = rows.data, retained.rows
         if parameters.scale is None or (self.family.is_real and self.family.link != "identity"):
             return self, rows, retained
-        y = self.centre + self.unit * np.concatenate([old.y, new.y])
-        weight = np.concatenate([old.weight, new.weight])
-        known = [
-            None if getattr(new, name) is None
-            else np.concatenate([getattr(old, name), getattr(new, name)])
-            for name in ("offset", "exposure")
-        ]  # fmt: skip
-        if known[0] is not None:
-            known[0] = self.unit * known[0]
-        found = distribution_of(self.family, y, weight, known, parameters.fit_intercept)
+        # Of all columns but X, which may be in blocks.
+        both = stacked_rows(*(one._replace(X=one.weight[:, None]) for one in (old, new)))
+        y, offset = self.centre + self.unit * both.y, both.offset
+        known = None if offset is None else self.unit * offset, both.exposure
+        found = self.of(self.family, y, both.weight, known, parameters.fit_intercept)
         rows = Rows.of(found.since(new, self), max(1, -(-len(rows) // rows.n_batches)))
         return found, rows, retained._replace(rows=found.since(old, self))
 
@@ -226,42 +255,37 @@ class Frame(NamedTuple):
 
     def inward(self, u):
         """Coordinates as given, (..., d), of those of the fit."""
-        out, k = np.array(u, dtype=np.float64), self.response.n_dispersions
-        p, w = self._widths(out)
+        out, (slopes, intercept, phi) = np.array(u, dtype=np.float64), self._places
         unit = self.response.unit
-        out[..., w : w + k] = self.response.family.dispersions.natural(out[..., w : w + k])
-        out[..., :p] *= unit / self.columns.scale
-        out[..., p:w] = self._location + unit * out[..., p:w]
-        out[..., w : w + k] *= self.response.units(self.columns.scale)
+        out[..., phi] = self.response.family.dispersions.natural(out[..., phi])
+        out[..., slopes] *= unit / self.columns.scale
+        out[..., intercept] = self._location + unit * out[..., intercept]
+        out[..., phi] *= self.response.units(self.columns.scale)
         return out
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
-        out, k = np.array(theta, dtype=np.float64), self.response.n_dispersions
-        p, w = self._widths(out)
+        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
         unit = self.response.unit
-        out[..., w : w + k] /= self.response.units(self.columns.scale)
-        out[..., w : w + k] = self.response.family.dispersions.standard(out[..., w : w + k])
-        out[..., :p] *= self.columns.scale / unit
-        out[..., p:w] = (out[..., p:w] - self._location) / unit
+        out[..., phi] /= self.response.units(self.columns.scale)
+        out[..., phi] = self.response.family.dispersions.standard(out[..., phi])
+        out[..., slopes] *= self.columns.scale / unit
+        out[..., intercept] = (out[..., intercept] - self._location) / unit
         return out
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of given coordinates by those of the fit, (m,)."""
-        p, w = self._widths(u)
-        response, k = self.response, self.response.n_dispersions
-        n_units = w + (1 if response.family.is_real else 0)
-        linear = n_units * np.log(response.unit) - np.log(self.columns.scale).sum()
-        if response.family.groups is not None:
-            units = response.family.groups.units(response.unit, self.columns.scale)
+        (*_, phi), family = self._places, self.response.family
+        n_units = phi.start + (1 if family.is_real else 0)
+        linear = n_units * np.log(self.response.unit) - np.log(self.columns.scale).sum()
+        if family.groups is not None:
+            units = family.groups.units(self.response.unit, self.columns.scale)
             linear += np.log(units).sum()
-        return linear + response.family.dispersions.log_jacobian(u[..., w : w + k])
+        return linear + family.dispersions.log_jacobian(u[..., phi])
 
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
-        w = self._widths(theta)[1]
-        k = self.response.n_dispersions
-        phi, n = theta[..., w : w + k], self.response.n_own
+        phi, n = theta[..., self._places[2]], self.response.n_own
         own, sds, cosine = phi[..., :n], phi[..., n : n + 2], phi[..., n + 2 :]
         if self.response.has_cutpoints:
             own = np.diff(own, axis=-1)
@@ -270,11 +294,11 @@ class Frame(NamedTuple):
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
-        out, (p, w) = np.array(theta, dtype=np.float64), self._widths(theta)
-        gap = out[..., :p] @ (other.columns.centre - self.columns.centre)
-        out[..., p:w] += gap[..., None]
+        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
+        gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
+        out[..., intercept] += gap
         if self.columns.has_cutpoints:
-            out[..., w : w + self.response.n_own] -= gap[..., None]
+            out[..., phi.start : phi.start + self.response.n_own] -= gap
         return out
 
     def since(self, other):
@@ -283,18 +307,19 @@ class Frame(NamedTuple):
 
     def of(self, places):
         """The frame of the coordinates at some places; None where these are not all, in order."""
-        places = np.asarray(places).reshape(-1)
-        w = len(self.columns.scale) + self.columns.fit_intercept + self.response.n_dispersions
-        tail, p = places[len(places) - w + len(self.columns.scale) :], len(self.columns.scale)
-        if len(places) < w - p or not np.array_equal(tail, np.arange(p, w)):
+        slopes, _, phi = self._places
+        places, after = np.asarray(places).reshape(-1), np.arange(slopes.stop, phi.stop)
+        n = len(places) - len(after)
+        if n < 0 or not np.array_equal(places[n:], after):
             return None
-        return self._replace(columns=self.columns.only(places[: len(places) - (w - p)]))
+        return self._replace(columns=self.columns.only(places[:n]))
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
+        at_means = "where columns are at their means"
         out = ["per unit of the column"] * len(self.columns.scale)
-        out += ["where columns are at their means"] * self.columns.fit_intercept
-        of_dispersion = "where columns are at their means" if self.columns.has_cutpoints else ""
+        out += [at_means] * self.columns.fit_intercept
+        of_dispersion = at_means if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
         k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
@@ -307,9 +332,12 @@ class Frame(NamedTuple):
     def _location(self):
         return self.response.centre + self.response.location
 
-    def _widths(self, theta):
+    @property
+    def _places(self):
+        """Slices of slopes, of the intercept and of dispersions."""
         p = len(self.columns.scale)
-        return p, p + self.columns.fit_intercept
+        w = p + self.columns.fit_intercept
+        return slice(0, p), slice(p, w), slice(w, w + self.response.n_dispersions)
 
 
 class Between(NamedTuple):
@@ -329,79 +357,8 @@ class Between(NamedTuple):
         both = np.isfinite(of_other) & np.isfinite(of_one)  # Both are flat where no mass is.
         return np.where(both, of_other, 0.0) - np.where(both, of_one, 0.0)
 
-    def at(self, theta):
-        """The linear map next to a point (d,); it is the same anywhere but for dispersions."""
+    def pull_back(self, gradient, theta):
+        """See `Units.pull_back`; next to a point (d,), for dispersions bend the map."""
         steps = _STEP * np.eye(len(theta))
         rise = self.outward(theta + steps) - self.outward(theta - steps)
-        return Linear(rise.T / (2.0 * _STEP))
-
-
-class Linear(NamedTuple):
-    """A linear map of coordinates."""
-
-    matrix: np.ndarray  # (d, d)
-
-    def pull_back(self, gradient):
-        """See `Units.pull_back`."""
-        return gradient @ self.matrix
-
-
-def distribution_of(family, y, weight, known_part, fit_intercept):
-    """The `Distribution` of these y (n,), whose rows have weights or None.
-
-    ``known_part`` are the offset of predictors and trials, or None. The intercept is about the link
-    of the mean of y: of the sum of y over that of exposures or trials, and less the mean offset.
-    """
-    offset, trials = known_part
-    weight = np.ones(len(y)) if weight is None else weight
-    n = weight.sum()
-    if family.link == "identity":
-        y = y if offset is None else y - offset
-        mean = weight @ y / n
-        sd = np.sqrt(weight @ (y - mean) ** 2 / n)
-        unit = float(sd) if sd > _ROUNDING * abs(mean) else 1.0
-        return Distribution(family, float(mean) if fit_intercept else 0.0, unit)
-    least = 0.5 if family.is_count else 0.0  # Where all y are zero, or negative.
-    if family.is_real:  # With another link the scale of y is that of its dispersion alone.
-        unit = float(np.sqrt(max(weight @ (y - weight @ y / n) ** 2 / n, np.finfo(float).tiny)))
-        family, least = type(family)(family.link, family.prior_scale * unit), 0.5 * unit
-    if not fit_intercept:
-        return Distribution(family)
-    total, size = weight @ y, n
-    if trials is not None:
-        size = weight @ trials
-    elif family.link == "log" and offset is not None:
-        total, size = total * np.exp(-offset.max()), weight @ np.exp(offset - offset.max())
-    if family.link == "log":
-        mean = max(total, least * (1.0 if offset is None else np.exp(-offset.max()))) / size
-    else:
-        mean = np.clip(total / size, 0.5 / (size + 1.0), 1.0 - 0.5 / (size + 1.0))
-    location = float(link_of(family.link, mean))
-    if family.link != "log" and offset is not None:
-        location -= float(weight @ offset / n)
-    return Distribution(family, location=location)
-
-
-def refuse_targets(family, y, trials):
-    """ValueError where the family cannot have one of these y (n,)."""
-    admitted = family.admits(y, trials)
-    if not admitted.all():
-        i = int(np.flatnonzero(~admitted)[0])
-        raise ValueError(
-            f"y must hold {family.of_what} for family={family.name!r}, and has {y[i]:g} in row "
-            f"{i}: give another family, or leave such rows out."
-        )
-
-
-def explained(family, y, mean, size, shape, weight):
-    """D^2 of means (n,) of y, whose null model is one rate; R^2 where there is no deviance.
-
-    ``size`` (n,) are trials or exposures, ``shape`` is that of a negative binomial.
-    """
-    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-    null = size * (weight @ y) / (weight @ size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left, of_null = (weight @ family.deviance(y, mu, size, shape) for mu in (mean, null))
-    if not of_null > 0.0:
-        return 1.0 if left <= 0.0 else 0.0
-    return float(1.0 - left / of_null)
+        return gradient @ (rise.T / (2.0 * _STEP))

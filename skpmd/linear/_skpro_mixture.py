@@ -40,26 +40,9 @@ def _skpro_class():
         def _var(self):
             return self._column(self.mixture.var())
 
-        def _of(self, name, x):
-            return self._column(getattr(self.mixture, name)(np.ravel(x)))
-
-        def _pdf(self, x):
-            return self._of("pdf", x)
-
-        def _log_pdf(self, x):
-            return self._of("log_pdf", x)
-
-        def _pmf(self, x):
-            return self._of("pmf", x)
-
-        def _log_pmf(self, x):
-            return self._of("log_pmf", x)
-
-        def _cdf(self, x):
-            return self._of("cdf", x)
-
-        def _energy_x(self, x):
-            return self._of("energy", x)
+        _pdf, _log_pdf, _pmf, _log_pmf, _cdf, _energy_x = map(
+            _of_targets, ("pdf", "log_pdf", "pmf", "log_pmf", "cdf", "energy")
+        )
 
         def _energy_self(self):
             return self._column(self.mixture.energy())
@@ -83,6 +66,11 @@ def _skpro_class():
             return skpro_mixture, (self.mixture, self.index, self.columns)
 
     return SkproFamilyMixture
+
+
+def _of_targets(name):
+    """A method that asks the mixture's of this name."""
+    return lambda self, x: self._column(getattr(self.mixture, name)(np.ravel(x)))
 
 
 def skpro_mixture(*parameters):

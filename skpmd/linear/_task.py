@@ -32,8 +32,7 @@ from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._make_model import (
     LinearParameters,
-    coordinate_names,
-    coordinate_variables,
+    axes_of,
     in_columns,
     is_mean_field,
     linear_model,
@@ -79,12 +78,6 @@ class Task(NamedTuple):
     def scale(self):
         """Scale of the prior; None where an earlier posterior is the prior."""
         return None if self.earlier else self.prior.scale
-
-
-def axes_of(model, features, response):
-    """Names of coordinates, and the arrays that they form, as arguments of a posterior."""
-    names = coordinate_names(model, features, response)
-    return {**coordinate_variables(model, features, response), "names": names}
 
 
 def task_of(parameters, options, rows, features, response, rng):

@@ -7,9 +7,8 @@ from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.utils import as_floats, check_level, weighted_quantile
+from skpmd._base.utils import as_floats, weighted_quantile
 from skpmd._base.validation import refuse_overflows
-from skpmd._rows.by_block import row_by_row
 from skpmd._typing import Array, ArrayLike, Columns, MatrixLike
 from skpmd.mixture._conditional import components_of, places_of, values_of
 from skpmd.mixture._density import MixtureDensity
@@ -115,34 +114,8 @@ class MixtureQueries:
         refuse_overflows("values", values)
         return self._density(known, wanted, values)
 
-    @row_by_row
-    def predict_proba_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
-        """Central credible intervals of the responsibilities of relabelled components.
-
-        `predict_proba` gives the probability of a component. These intervals show how well it is
-        known: they are quantiles over the draws of ``posterior_``. With ``strategy="conjugate"``
-        the draws take each particle's responsibilities of the fitted rows as known, and intervals
-        are too narrow if components overlap.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows; with ``handle_missing="marginal"`` nan is a missing value.
-        level : float in (0, 1), default=0.9
-            Posterior probability of an interval.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components, 2)
-            Lower and upper ends (last axis) for each component (second axis).
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        tails, rows = check_level(level), self._rows(X)
-        draws = self._draws
+    def _ends(self, X, tails):
+        rows, draws = self._rows(X), self._draws
         weights = np.exp(draws.log_weights)
         out = np.empty((len(rows), draws.log_mixing.shape[1], 2))
         for some, joint in log_joints(draws, rows):

@@ -264,7 +264,7 @@ def lloyd(X, weight, centres, steps):
     """Labels of the rows after steps of Lloyd's algorithm; the centres are moved."""
     n, p = X.shape
     K = len(centres)
-    labels = np.empty(n, dtype=np.int64)
+    labels = np.zeros(n, dtype=np.int64)  # Of a row whose distances overflow: the first.
     for step in range(steps + 1):
         for a in range(n):
             nearest = np.inf

@@ -9,10 +9,11 @@ from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.predictions import ClassProbabilities
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
-from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
 from skpmd.mixture import _partition
 from skpmd.mixture._density_predict import MixtureQueries
 from skpmd.mixture._partition import Partition
@@ -34,7 +35,7 @@ _NAN = (
 )
 
 
-class MixturePredictions(MixtureQueries):
+class MixturePredictions(MixtureQueries, ClassProbabilities):
     """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
     # ------------------------------------------------------------------ densities and labels
@@ -86,33 +87,11 @@ class MixturePredictions(MixtureQueries):
             sample_weight = checked_weights(sample_weight, values)
         return float(np.average(values, weights=sample_weight))
 
-    @row_by_row
-    def predict_proba(self, X: MatrixLike, return_interval: float | None = None) -> ArrayOrMore:
-        """Responsibilities of the components, averaged over relabelled particles.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows; with ``handle_missing="marginal"`` nan is a missing value.
-        return_interval : float in (0, 1), default=None
-            If given, the level of the intervals of `predict_proba_interval`, which are then
-            returned too. A `Pipeline` passes the argument on; for searches see
-            `skpmd.wrappers.predict_proba_interval`.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_components)
-            Probabilities given the observed values of a row; each row sums to 1.
-        interval : ndarray of shape (n_samples, n_components, 2)
-            Lower and upper ends, with ``return_interval``.
-        """
+    def _probabilities(self, X):
         rows = self._rows(X)
         log_weights, particles = self._labelling_particles()
         with self._threads():
-            proba = averages(particles, np.exp(log_weights), rows)
-        if return_interval is None:
-            return proba
-        return proba, self.predict_proba_interval(X, return_interval)
+            return averages(particles, np.exp(log_weights), rows)
 
     @row_by_row
     def predict(self, X: MatrixLike) -> Array:

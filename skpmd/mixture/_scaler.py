@@ -17,6 +17,7 @@ _APART, _MANY = 10.0, 0.7
 # Rows beyond all but this share of them, and beyond so many rows, may be mistakes; the prior of the
 # means need not reach them. It reaches all others where they are within so many scales.
 _RARE, _FEW_MISTAKES, REACH = 0.01, 2.5, 5.0
+_LARGEST = 1e60  # Of scaled values: sums of products of larger ones would overflow.
 # Rounding may leave a cumulative share below its value by this much.
 _ROUNDING = 1e-10
 
@@ -45,6 +46,8 @@ class Scaler(NamedTuple):
         if is_spherical:
             largest = scale.max() or 1.0  # Squares of tiny scales would underflow.
             scale = np.full_like(scale, largest * np.sqrt(np.mean((scale / largest) ** 2)))
+        farthest = over_rows(partial(_farthest, shift), (rows or (sample,))[0], add=np.maximum)
+        scale = np.maximum(scale, farthest / _LARGEST)
         return cls(shift, np.where(scale == 0.0, 1.0, scale))
 
     @property
@@ -106,6 +109,11 @@ def _sds(X, weight, centre):
     """Weighted standard deviations of all rows around a centre; 0 where rounding leaves more."""
     sds = np.sqrt(over_rows(partial(variance_about, weight.sum(), centre), X, weight, add=np.add))
     return np.where(sds <= 10.0 * np.finfo(float).eps * np.abs(centre), 0.0, sds)
+
+
+def _farthest(centre, X):
+    """Largest distances of columns from a centre."""
+    return np.max([np.abs(X[some] - centre).max(axis=0) for some in pieces(X)], axis=0)
 
 
 def variance_about(total, centre, X, weight):

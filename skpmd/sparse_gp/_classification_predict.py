@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import expit, log_expit, logit, ndtri, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.utils import check_level
+from skpmd._base.predictions import ClassProbabilities
 from skpmd._base.validation import refuse_overflows
-from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._rows.by_block import row_by_row
 from skpmd._runtime.threads import each
-from skpmd._typing import Array, ArrayOrMore, MatrixLike
+from skpmd._typing import Array, MatrixLike
 from skpmd.engine.importance import uniforms
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._data import kind_of_rows
@@ -23,62 +22,13 @@ _POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
 
 
-class ClassifierPredictions:
+class ClassifierPredictions(ClassProbabilities):
     """Predictions of an estimator whose ``_state`` is a `ClassifierState`.
 
     Factors of q(u) are made when they are first needed, and kept in ``_cache``.
     """
 
-    score = of_all_rows(ClassifierMixin.score)
-
-    @row_by_row
-    def predict(self, X: MatrixLike) -> Array:
-        """Most probable class of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(axis=1)]
-
-    @row_by_row
-    def predict_proba(self, X: MatrixLike, return_interval: float | None = None) -> ArrayOrMore:
-        """Probabilities of the classes, averaged over the process and over the particles.
-
-        The averages over the process are integrals in one dimension, right to 1e-8; no randomness
-        is in them, and each row stands by itself.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        return_interval : float in (0, 1), default=None
-            If given, the level of the intervals of `predict_proba_interval`, which are then
-            returned too. A `Pipeline` passes the argument on; for searches see
-            `skpmd.wrappers.predict_proba_interval`.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            A column for each of ``classes_``.
-        interval : ndarray of shape (n_samples, n_classes, 2)
-            Lower and upper ends, with ``return_interval``.
-
-        Raises
-        ------
-        ValueError
-            If ``return_interval`` is not between 0 and 1, or X is not as it was in `fit`.
-        """
-        if return_interval is not None:
-            tails = check_level(return_interval, "return_interval")
-            return self.predict_proba(X), self._intervals(X, tails)
+    def _probabilities(self, X):
         mean, variance, weights = self._moments(X)
         ones = np.ones(mean.size)
         log_p, slope, curvature = (np.empty(mean.size) for _ in range(3))
@@ -128,35 +78,7 @@ class ClassifierPredictions:
         spread = average(weights, variances + (means - mean) ** 2)
         return (mean[0], spread[0]) if len(mean) == 1 else (mean.T, spread.T)
 
-    @row_by_row
-    def predict_proba_interval(self, X: MatrixLike, level: float = 0.9) -> Array:
-        """Central credible intervals of the probabilities: what the rows leave open of them.
-
-        With two classes they are quantiles of the logistic function of the process. With more they
-        are those of 1024 fixed points of a quasi-random sequence, the same for each row, for which
-        the probabilities of all processes are divided by their sum.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        level : float in (0, 1), default=0.9
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes, 2)
-            Lower and upper ends.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        return self._intervals(X, check_level(level))
-
-    def _intervals(self, X, tails):
-        """Ends (n, C, 2) of the probabilities between two tails."""
+    def _ends(self, X, tails):
         means, variances, weights = self._moments(X, noise=False)
         sds = np.sqrt(np.maximum(variances, 0.0))
         _, C, n = means.shape

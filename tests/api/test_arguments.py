@@ -122,6 +122,8 @@ def test_levels_of_partitions_are_checked_as_others_are():
     for level in ("0.9", 90, None):
         with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
             mixture.optimal_partition(ROWS, level=level)
+        with pytest.raises(ValueError, match="return_interval must lie strictly between 0 and 1"):
+            mixture.predict_proba(ROWS, return_interval=level or 0)
 
 
 # ------------------------------------------------------------------------------------ data

@@ -27,6 +27,7 @@ from skpmd.linear import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN
+from tests.tools.interrupts import interrupt
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
@@ -91,11 +92,7 @@ def test_a_fit_that_is_interrupted_before_anything_is_known_leaves_the_one_befor
     estimator, data, y = made(name)
     estimator.fit(data, y)
     before = dict(vars(estimator))
-
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(estimator), "_checked_data", interrupted)
+    interrupt(monkeypatch, type(estimator), "_checked_data")
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(data, y)
     assert vars(estimator) == before

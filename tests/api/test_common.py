@@ -75,16 +75,16 @@ class _NormalMean(ParticleMirrorDescent):
 
 SHARES_AND_AMOUNTS = "negative_binomial", "gamma", "binomial", "beta"
 # Each estimator in its default setting, for the default suite (a model of the user's has functions;
-# fewer rows where a search would take long).
+# no search where it would take long: those of `OTHERS` have all).
 DEFAULTS = [
     BayesianLogisticRegressionPMD(),
     BayesianGLMRegressorPMD(),
     _OfAnyY("poisson"),
     _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
-    SparseGPRegressorPMD(n_subset=50),
-    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
+    SparseGPRegressorPMD(optimizer=None),
+    SparseGPClassifierPMD(optimizer=None, n_subset=25, n_inducing=50),
     GaussianMixturePMD(),
-    LDATopicModelPMD(),
+    LDATopicModelPMD(max_iter=5, n_particles=2),
 ]
 # The other ways to a posterior. Few particles where a check would take long: no check looks at
 # accuracy beyond easy predictions.
@@ -92,6 +92,8 @@ OTHERS = [
     BayesianGLMRegressorPMD("student_t", n_particles=400),
     *(_OfAnyY(family, n_particles=400) for family in SHARES_AND_AMOUNTS),
     SparseGPRegressorPMD(),
+    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
+    LDATopicModelPMD(),
     BayesianLogisticRegressionPMD(prior="laplace", n_particles=400),
     BayesianLogisticRegressionPMD(prior="horseshoe", n_particles=100),
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
@@ -160,7 +162,9 @@ def _drifts(estimator):
 
 
 # Compiled for memory that cannot be written to, its kernels take ten seconds.
-@pytest.mark.slow_for("LDATopicModelPMD()-check_estimators_pickle(readonly_memmap=True)")
+@pytest.mark.slow_for(
+    "LDATopicModelPMD(max_iter=5,n_particles=2)-check_estimators_pickle(readonly_memmap=True)"
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(DEFAULTS, expected_failed_checks=EXPECTED)
 def test_scikit_learn_check(estimator, check):
@@ -191,7 +195,7 @@ def _run(estimator, check):
     if isinstance(estimator, BayesianGLMRegressorPMD) and name.startswith("check_sample_weight_e"):
         # The same; and 15 rows of 30 columns, some of them repeated, leave sigma at zero, where
         # exact draws are made of rounding.
-        estimator = clone(estimator).set_params(moves="never", proposal="laplace")
+        estimator = clone(estimator).set_params(moves="never", proposal="laplace", n_particles=400)
     check(estimator)
 
 

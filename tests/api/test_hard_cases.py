@@ -9,7 +9,9 @@ from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
+from skpmd.linear import _fit
 from tests.tools.exact_models import NORMAL_MEAN, normal_log_likelihood, normal_log_prior
+from tests.tools.interrupts import interrupt
 
 
 @pytest.mark.slow
@@ -272,11 +274,7 @@ def test_a_fit_that_is_interrupted_before_its_first_step_leaves_the_fit_before(m
     X, y = two_groups()
     model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     before = model.predict_proba(X)
-
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("skpmd.linear._fit.importance_rounds", interrupted)
+    interrupt(monkeypatch, _fit, "importance_rounds")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], np.where(y == 1, "b", "a"))
     np.testing.assert_array_equal(model.predict_proba(X), before)

@@ -10,7 +10,6 @@ from tests.tools.source import modules, needs_source, parse
 
 pytestmark = needs_source
 
-MODULES = modules()
 ESTIMATORS = [
     skpmd.BayesianGLMRegressorPMD,
     skpmd.BayesianLogisticRegressionPMD,
@@ -40,7 +39,7 @@ def everywhere(rule):
     """What a rule finds in all of skpmd, as ``file:line: text``."""
     return [
         f"{module.path}:{node.lineno}: {ast.unparse(node)}"
-        for name, module in MODULES.items()
+        for name, module in modules().items()
         if name not in META_ESTIMATORS
         for node in rule(module)
     ]
@@ -229,7 +228,7 @@ def writes_on_itself(module):
 
 
 def test_predictions_set_no_attribute():
-    files = [module for module in MODULES.values() if module.path.name == "_predict.py"]
+    files = [module for module in modules().values() if module.path.name == "_predict.py"]
     assert len(files) == 5
     assert not [ast.unparse(node) for module in files for node in writes_on_itself(module)]
 
@@ -281,7 +280,7 @@ def shows_progress(module):
     ],
 )
 def test_the_loop_is_written_once(rule, homes):
-    found = {name for name, module in MODULES.items() if any(rule(module))}
+    found = {name for name, module in modules().items() if any(rule(module))}
     assert found == homes
 
 
@@ -325,12 +324,12 @@ def test_the_loop_alone_knows_of_checkpoints():
 
     Files of estimators leave it out, and say so.
     """
-    found = {name for name, module in MODULES.items() if any(knows_of_checkpoints(module))}
+    found = {name for name, module in modules().items() if any(knows_of_checkpoints(module))}
     found = {name for name in found if not name.startswith("skpmd._base.")}
     parameters = {estimator.__module__ for estimator in ESTIMATORS}
     assert found == {LOOP, "skpmd.persistence", *parameters}
     for name in parameters:
-        nodes = [*knows_of_checkpoints(MODULES[name])]
+        nodes = [*knows_of_checkpoints(modules()[name])]
         known = {"checkpoint", "self.checkpoint", "checkpoint=None"}
         known |= {"checkpoint: FilePath | None"}
         assert all(ast.unparse(node) in known or isinstance(node, ast.Constant) for node in nodes)

@@ -13,6 +13,7 @@ import pytest
 
 import skpmd
 from skpmd import (
+    BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
     LDATopicModelPMD,
@@ -31,6 +32,7 @@ COUNTS = RNG.poisson(1.0, size=(40, 8)).astype(float)
 TOPICS = {"n_components": 2, "n_particles": 2, "random_state": 0}
 CASES = {
     "logistic": (BayesianLogisticRegressionPMD(n_particles=200, random_state=0), X, LABELS),
+    "numbers": (BayesianGLMRegressorPMD(n_particles=200, random_state=0), X, TARGET),
     "process": (SparseGPRegressorPMD(random_state=0, optimizer=None), X, TARGET),
     "classes of a process": (
         SparseGPClassifierPMD(random_state=0, optimizer=None, n_subset=1), X, LABELS

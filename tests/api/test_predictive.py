@@ -391,7 +391,7 @@ def test_bad_parameters_are_an_error(means, stds, weights, message):
 
 @pytest.mark.parametrize("q", [-0.01, 1.01, np.nan, [0.5, 2.0], [[0.5]]])
 def test_a_quantile_outside_the_unit_interval_is_an_error(q):
-    with pytest.raises(ValueError, match="q must be a number or numbers in"):
+    with pytest.raises(ValueError, match="q must (lie in|be a number)"):
         make_mixture().ppf(q)
 
 

@@ -1,5 +1,7 @@
 """Intervals and distributions through pipelines, searches and transformed targets."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
@@ -7,7 +9,13 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold, ShuffleSplit
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    ShuffleSplit,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -17,7 +25,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skpmd import BayesianLogisticRegressionPMD, SparseGPRegressorPMD
+from skpmd import BayesianGLMRegressorPMD, BayesianLogisticRegressionPMD, SparseGPRegressorPMD
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.wrappers import (
     cross_val_distribution,
@@ -130,6 +138,33 @@ def test_distributions_of_folds_come_in_the_order_of_the_rows():
         )
     with pytest.raises(ValueError, match="exactly one test part"):
         cross_val_distribution(model, X, Y, cv=ShuffleSplit(2, random_state=0))
+
+
+def test_families_of_folds_come_in_the_order_of_the_rows():
+    rng = np.random.default_rng(0)
+    rows, years = rng.normal(size=(90, 2)), rng.uniform(0.5, 2.0, 90)
+    y = rng.poisson(years * np.exp(1.0 + rows[:, 0])).astype(float)
+    rows, cv = np.column_stack([rows, years]), KFold(3, shuffle=True, random_state=0)
+    model = BayesianGLMRegressorPMD("poisson", exposure=2, n_particles=200, random_state=0)
+    dist = cross_val_distribution(model, rows, y, cv=cv)
+    many, again = np.stack([y, y + 1.0]), copy.deepcopy(dist)[::-1]
+    found = dist.mean(), dist.log_score(many), dist.interval(0.8), dist.crps(y), np.asarray(dist)
+    for train, test in cv.split(rows):
+        one = model.fit(rows[train], y[train]).predict_proba(rows[test])
+        of_one = one.mean(), one.log_score(many[:, test]), one.interval(0.8), one.crps(y[test]), one
+        for whole, part, axis in zip(found, of_one, (0, 1, 0, 0, 0), strict=True):
+            np.testing.assert_array_equal(whole.take(test, axis=axis), part)
+        np.testing.assert_array_equal(dist[test].cdf(y[test]), one.cdf(y[test]))
+        np.testing.assert_array_equal(again.cdf(2.0)[::-1][test], one.cdf(2.0))
+        np.testing.assert_array_equal(dist[test[::-1]][0].pmf(3.0), one[-1].pmf(3.0))
+    draws = dist.sample(4000, random_state=0)  # 4.5 standard errors.
+    assert (np.abs(draws.mean(axis=0) - found[0]) < 4.5 * dist.std() / np.sqrt(4000)).all()
+    np.testing.assert_array_equal(dist.sample(3, random_state=0), dist.sample(3, random_state=0))
+    assert len(dist) == 90 and dist.is_count and dist.shape == (90, 2)
+    with pytest.raises(ValueError, match="y must have as many values as rows, 90"):
+        dist.cdf(y[:5])
+    with pytest.raises(AttributeError, match="has no coefficients"):
+        _ = dist.coefficients
 
 
 @pytest.mark.slow

@@ -307,22 +307,15 @@ def test_cases_that_were_found(name, parameters, p, first, others):
         check(name, (parameters, p, first, others))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_calls_end_well(name):
-    @settings(max_examples=50, derandomize=True, **FREE)
-    @given(calls(name))
-    def run(case):
-        check(name, case)
-
-    run()
+# The usual backend makes five of six cases from parts of the one before.
+MANY = {"max_examples": 5000, "backend": "hypothesis-urandom"}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", [{"max_examples": 50, "derandomize": True}, MANY])
 @pytest.mark.parametrize("name", KINDS)
-def test_thousands_of_calls_end_well(name):
-    # The usual backend makes five of six cases from parts of the one before.
-    @settings(max_examples=5000, backend="hypothesis-urandom", **FREE)
+def test_calls_end_well(name, how):
+    @settings(**how, **FREE)
     @given(calls(name))
     def run(case):
         check(name, case)

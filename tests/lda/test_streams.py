@@ -21,6 +21,7 @@ from tests.lda.test_estimator import (
     matched,
     model,
 )
+from tests.tools.interrupts import interrupt
 
 EMPTY = np.zeros((20, 24), dtype=int)
 NAMES = [f"word{i}" for i in range(24)]
@@ -39,19 +40,6 @@ def updated(estimator, parts):
     for part in parts:
         estimator.partial_fit(part)
     return estimator
-
-
-def interrupt(monkeypatch, owner, name, at, error=KeyboardInterrupt):
-    """An error in one of the calls of a function, before it does anything."""
-    true, calls = getattr(owner, name), []
-
-    def interrupted(*args, **params):
-        calls.append(0)
-        if len(calls) == at:
-            raise error
-        return true(*args, **params)
-
-    monkeypatch.setattr(owner, name, interrupted)
 
 
 def state(estimator):

@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit
 from scipy.special import gammainc, gammaincc, gammaln, psi, xlogy
 
-from skpmd.linear import _families, _family_distributions
-from skpmd.linear._dispersion import Dispersions, RootHalfNormal
+from skpmd.linear._family import Family
 
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
@@ -28,14 +27,11 @@ def add_another_gamma(table, y, size, weight, phi, link, total, by_phi, curvatur
             by_phi[i, 0] -= value
 
 
-class AnotherGamma(_families.Family):
-    """What rows are given their linear predictors."""
+class AnotherGamma(Family):
+    """What rows are given their linear predictors, and a new y of means p.mu, rows by particles."""
 
     name, links, kernel = "another_gamma", ("log",), staticmethod(add_another_gamma)
-    of_what = "numbers above 0"
-
-    def priors(self, scale):
-        return Dispersions(("shape",), (RootHalfNormal(scale),))
+    kind, dispersion, of_what = "positive", ("shape",), "numbers above 0"
 
     def admits(self, y, size):
         return (y > 0.0) & np.isfinite(y)
@@ -46,12 +42,6 @@ class AnotherGamma(_families.Family):
 
     def rest_by_phi(self, phi, y, size, weight):
         return weight.sum() * (np.log(phi) + 1.0 - psi(phi)) + weight @ np.log(y)
-
-
-class AnotherGammaDistribution(_family_distributions.Family):
-    """What a new y is, given means p.mu (rows by particles) and shapes."""
-
-    kind, dispersion = "positive", ("shape",)
 
     def variance(self, p):
         return p.mu**2 / p.dispersion[0]

@@ -2,11 +2,18 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, logsumexp
+from scipy.integrate import quad
+from scipy.sparse import csr_array
+from scipy.special import expit, logit, logsumexp, ndtr
+from scipy.stats import t
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
-from skpmd import BayesianLogisticRegressionPMD
+from skpmd import (
+    BayesianGLMRegressorPMD,
+    BayesianLogisticRegressionPMD,
+    BayesianOrdinalClassifierPMD,
+)
 
 N = 20_000  # draws; frequencies have a standard error below 0.0036, and 4.5 of these are 0.016
 
@@ -112,3 +119,83 @@ def test_draws_follow_the_seed_and_touch_no_global_state(binary):
     np.testing.assert_array_equal(model.sample_y(X, 3), model.sample_y(X, 3))
     assert (model.sample_y(X, 3) != model.sample_y(X, 3, random_state=1)).any()
     np.testing.assert_array_equal(np.random.get_state()[1], state)
+
+
+# ------------------------------------------------------------------ the prior, of other estimators
+# Rows are centred and of unit sd, so that predictors have variances 1 + x'x under unit scales.
+X_PRIOR = np.array([[-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] * 2 + [[0.0, 0.0]] * 2)
+X_PRIOR /= X_PRIOR.std(axis=0)
+
+
+def test_prior_draws_of_numbers_have_the_moments_of_normals():
+    y = 7.0 + 3.0 * np.random.default_rng(0).standard_normal(len(X_PRIOR))
+    prior = {"prior_mean": [0.5, 0.0], "dispersion_prior_scale": 1e-9}
+    model = BayesianGLMRegressorPMD(prior_scale=2.0, intercept_prior_scale=1.5, **prior)
+    X = [10.0, 0.1] * X_PRIOR + [50.0, 2.0]
+    draws = model.sample_prior_y(X, y, N)
+    mean = y.mean() + 0.5 * y.std() * X_PRIOR[:, 0]
+    sd = y.std() * np.sqrt(1.5**2 + 2.0**2 * (X_PRIOR**2).sum(axis=1))
+    # 4.5 standard errors, of a mean sd / sqrt(N) and of an sd that over sqrt(2), as everywhere.
+    assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * sd / np.sqrt(N)).all()
+    np.testing.assert_allclose(draws.std(axis=1), sd, rtol=4.5 / np.sqrt(2.0 * N))
+    assert not [name for name in vars(model) if name.endswith("_")]
+    one, other = (model.sample_prior_y(kind(X), y, 5) for kind in (csr_array, np.asarray))
+    np.testing.assert_allclose(one, other)
+
+
+def test_prior_draws_of_numbers_have_the_noise_of_a_half_student():
+    y = np.random.default_rng(0).standard_normal(len(X_PRIOR))
+    model = BayesianGLMRegressorPMD(prior_scale=1e-9, intercept_prior_scale=1e-9)
+    gap = np.abs(model.sample_prior_y(X_PRIOR, y, N) - y.mean()) / (2.5 * y.std())
+    # P(|noise| < 1) of a normal whose sd is half-Student-t(3, 1).
+    share = quad(lambda s: 2.0 * t(3).pdf(s) * (2.0 * ndtr(1.0 / s) - 1.0), 0.0, np.inf)[0]
+    assert np.abs((gap < 1.0).mean(axis=1) - share).max() < 0.016
+
+
+def test_prior_draws_of_counts_have_the_moments_of_lognormal_rates():
+    years = np.linspace(0.5, 2.0, len(X_PRIOR))
+    X, y = np.column_stack([X_PRIOR, years]), np.arange(len(X_PRIOR))
+    scale = {"prior_scale": 0.2, "intercept_prior_scale": 0.3}
+    draws = BayesianGLMRegressorPMD("poisson", exposure=2, **scale).sample_prior_y(X, y, N)
+    v = 0.3**2 + 0.2**2 * (X_PRIOR**2).sum(axis=1)
+    mean = years * y.sum() / years.sum() * np.exp(0.5 * v)
+    variance = mean + np.expm1(v) * mean**2
+    assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * np.sqrt(variance / N)).all()
+    # Fourth moments of counts are at most 12 times those that a normal has here.
+    np.testing.assert_allclose(draws.var(axis=1), variance, rtol=4.5 * np.sqrt(12.0 / N))
+
+
+def test_prior_draws_of_ordered_classes_are_dirichlet_at_the_mean():
+    y = np.resize(["high", "low", "none"], len(X_PRIOR))
+    model = BayesianOrdinalClassifierPMD(["none", "low", "medium", "high"])
+    draws = model.sample_prior_y(X_PRIOR, y, N)
+    assert draws.shape == (len(X_PRIOR), N)
+    for label in model.categories:  # Of Dirichlet(1, ..., 1) of K: E p = 1 / K, E p^2 = 2 / K(K+1).
+        first, second = draws[-2:] == label  # Both are at the columns' means.
+        assert abs(first.mean() - 0.25) < 0.016 and abs((first & second).mean() - 0.1) < 0.016
+    rng, v = np.random.default_rng(1), X_PRIOR[0] @ X_PRIOR[0]
+    below, z = rng.beta(1.0, 3.0, 10**6), np.sqrt(v) * rng.standard_normal(10**6)
+    share = expit(logit(below) - z).mean()  # Of either end, for the prior is symmetric.
+    for label in ("none", "high"):
+        assert abs((draws[0] == label).mean() - share) < 0.016
+
+
+def test_draws_of_an_earlier_posterior_are_those_of_its_predictions():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    first = BayesianGLMRegressorPMD(random_state=0).fit(X, y)
+    found = first.predict_proba(X)
+    draws = BayesianGLMRegressorPMD(prior=first).sample_prior_y(X, y, 5000)
+    # 4.5 standard errors, as above; the density that stands for its particles is as near.
+    assert (np.abs(draws.mean(axis=1) - found.mean()) < 0.064 * found.std()).all()
+    np.testing.assert_allclose(draws.std(axis=1), found.std(), rtol=0.064)
+
+
+def test_prior_draws_need_a_prior_and_what_it_refers_to():
+    y = np.arange(len(X_PRIOR))
+    with pytest.raises(ValueError, match="evidence"):
+        BayesianGLMRegressorPMD(prior_scale="evidence").sample_prior_y(X_PRIOR, y)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        BayesianGLMRegressorPMD().sample_prior_y(X_PRIOR, None)
+    with pytest.raises(ValueError, match="Invalid value for .n_samples"):
+        BayesianOrdinalClassifierPMD().sample_prior_y(X_PRIOR, y, 0)

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from skpmd.linear import _quantiles
-from skpmd.linear._family_distributions import LINKS
+from skpmd.linear._family import LINKS
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.predictive import NormalMixture
 
@@ -120,7 +120,7 @@ def test_means_are_those_of_the_linear_predictor(link):
     for rows in (design, csr_matrix(design)):
         dist = FamilyMixture("poisson", coefficients, rows, link=link, offset=offset)
         np.testing.assert_allclose(dist.mean(), means(eta).mean(axis=0), rtol=1e-14)
-    rest = LINKS[link][1](np.array([-1.0, 0.3]))
+    rest = LINKS[link].rest(np.array([-1.0, 0.3]))
     np.testing.assert_allclose(rest, 1.0 - means(np.array([-1.0, 0.3])), rtol=1e-13)
 
 

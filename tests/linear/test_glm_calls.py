@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.data import Blocks
-from skpmd.linear._families import FAMILIES
 from skpmd.model_comparison import loo
+from skpmd.wrappers import posterior_of, predict_interval
 from tests.linear.test_glm import (
     EACH,
     ETA,
@@ -263,6 +264,24 @@ def test_a_named_exposure_goes_through_a_pipeline():
     assert list(plain.feature_names_in_) == ["age", "power", "years"]
 
 
+def test_intervals_and_names_go_through_transformers_that_hand_on_arrays():
+    scaled = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = ColumnTransformer([("n", scaled, ["age", "power"]), ("e", "passthrough", ["years"])])
+    model = BayesianGLMRegressorPMD("poisson", exposure=-1, random_state=0)
+    pipeline = make_pipeline(columns, model).fit(FRAME, CLAIMS)
+    assert posterior_of(pipeline).names == ["b[n__age]", "b[n__power]", "a"]
+    assert list(posterior_of(pipeline).coords["feature"]) == ["n__age", "n__power"]
+    expected = pipeline[-1].predict_interval(columns.transform(FRAME), 0.8, target="mean")
+    found = predict_interval(pipeline, FRAME, 0.8, target="mean")
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(TypeError, match="RegressorPMD takes no of, but only level, target"):
+        predict_interval(pipeline, FRAME, of="mean")
+    logs = TransformedTargetRegressor(pipeline, func=np.log1p, inverse_func=np.expm1)
+    logs.regressor_, logs.transformer_ = pipeline, StandardScaler().fit(np.eye(2)[:, :1])
+    with pytest.raises(TypeError, match="target='mean' has no interval"):
+        predict_interval(logs, FRAME, target="mean")
+
+
 # ------------------------------------------------------------------- results
 @pytest.mark.slow_but("negative_binomial", "gamma")
 @pytest.mark.parametrize("family", EACH)
@@ -270,7 +289,7 @@ def test_leaving_one_out_is_the_density_of_rows(family):
     model = fitted(family)
     found = loo(model, X, TARGETS[family])
     density = model.predict_proba(X)
-    log_p = density.log_pmf if FAMILIES[family].is_count else density.log_pdf
+    log_p = density.log_pmf if density.is_count else density.log_pdf
     rows = model.pointwise_log_likelihood(X, TARGETS[family])
     expected = np.log(model.posterior_.weights @ np.exp(rows))
     np.testing.assert_allclose(log_p(TARGETS[family]), expected, atol=1e-6)
@@ -341,7 +360,8 @@ BAD = {
     "an exposure of numbers": ("normal", {"exposure": 0}, None, "exposure=0.*log link"),
     "trials of counts": ("poisson", {"trials": 0}, None, "trials=0.*binomial"),
     "no such column": ("poisson", {"exposure": 5}, None, "exposure=5.*2"),
-    "no name": ("poisson", {"exposure": "years"}, None, "exposure='years'.*no names"),
+    "no name": ("poisson", {"exposure": "years"}, None, "no names.*set_output.*exposure=-1"),
+    "an amount of zero": ("gamma", {}, np.arange(float(N)), "0 in row 0.*Amounts with zeros"),
     "an exposure below zero": ("poisson", {"exposure": 1}, None, "exposure.*above 0.*row"),
     "trials that are no numbers of trials": ("binomial", {"trials": 1}, None, "trials.*whole"),
     "one column, two roles": ("poisson", {"exposure": 0, "offset": 0}, None, "same column"),
@@ -358,6 +378,22 @@ def test_bad_input_is_named_with_its_value(name):
     family, params, y, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         fitted(family, y=None if y is None else np.array(y), **params)
+
+
+def test_errors_of_missing_numbers_say_where_the_first_is():
+    y = np.where(np.arange(N) == 3, np.nan, CLAIMS)
+    gone = FRAME.assign(years=FRAME["years"].mask(FRAME.index == 7), age=FRAME["age"])
+    model = BayesianGLMRegressorPMD("poisson", exposure="years")
+    for rows, targets, message in (
+        (FRAME, y, "y contains NaN, the first in row 3\\."),
+        (FRAME, pd.Series(y).astype("Int64"), "y contains NaN, the first in row 3\\."),
+        (FRAME, np.where(np.isnan(y), np.inf, y), "y contains infinity.*, the first in row 3\\."),
+        (gone, CLAIMS, "X contains NaN, the first in row 7 of column 'years'\\."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(rows, targets)
+    with pytest.raises(ValueError, match="NaN, the first in row 7 of column 2\\."):
+        model.set_params(exposure=2).fit(csr_matrix(gone), CLAIMS)
 
 
 def test_all_columns_with_roles_leave_none():

@@ -230,6 +230,7 @@ def test_two_classes_are_the_logistic_model():
     )
 
 
+@pytest.mark.slow_but("1-all", "3-all")  # Each layout compiles kernels of its own.
 @pytest.mark.parametrize("layout", ["fortran", "strided", "read-only", "all"])
 @EACH
 def test_memory_layout_changes_nothing_and_input_is_left_alone(layout, K):

@@ -124,9 +124,19 @@ def test_classes_have_their_order(data):
         assert one.classes_.tolist() == names.tolist()
         np.testing.assert_array_equal(one.coef_, model.coef_)
         np.testing.assert_array_equal(one.predict(X), names[model.predict(X)])
-    assert fitted(X, names[y]).classes_.tolist() == sorted(names)
     one = fitted(X, y, categories=[0, 1, 2, 3])
     np.testing.assert_array_equal(one.coef_, model.coef_)
+
+
+def test_words_without_an_order_are_sorted_with_a_warning(data):
+    X, y, _ = data
+    names = np.array(["low", "medium", "high", "utmost"])
+    message = "alphabetical order, high, low, .*categories=.*CategoricalDtype"
+    for labels in (names[y], names[y].astype(object), pd.Series(names[y]).astype("category")):
+        with pytest.warns(UserWarning, match=message):
+            assert fitted(X, labels).classes_.tolist() == sorted(names)
+    with pytest.warns(UserWarning, match=message):
+        Ordinal(random_state=0).partial_fit(X, names[y], classes=names).partial_fit(X, names[y])
 
 
 def test_a_category_without_rows_has_what_the_prior_gives_it(data):

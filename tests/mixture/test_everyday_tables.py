@@ -1,6 +1,7 @@
 """Mixtures of tables in raw units: what is odd in a few rows or columns leaves the others alone."""
 
 import pickle
+import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from skpmd import GaussianMixturePMD
 from skpmd.mixture import _conjugate_fit
-from skpmd.mixture._kernels import product_log_sum
+from skpmd.mixture._kernels import lloyd, product_log_sum
 from skpmd.mixture._scaler import Scaler
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -141,6 +142,25 @@ def test_many_far_groups_of_few_rows_have_the_scales_of_their_rows(kind, p, K):
     # groups take 4 % of it.
     assert np.sqrt(variances.mean()) == pytest.approx(1.0, abs=0.15)
     assert model.diagnostics_["warnings"] == []
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-300])
+def test_values_that_are_tiny_beside_others_do_not_overflow(size):
+    # In units of the tiny ones squares of the others are infinite: rows were nearest to no centre,
+    # had labels that nobody had set, and the process ended.
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    X[:, 0] *= size
+    X[:2, 0] = 1.0, -1e10
+    mixture = GaussianMixturePMD(3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert np.isfinite(mixture.fit(X).score_samples(X)).all()
+
+
+def test_rows_at_no_finite_distance_have_a_label():
+    X = np.array([[0.0], [1e200], [1.0]])
+    labels = lloyd(X, np.ones(3), np.array([[0.0], [1.0]]), 0)
+    assert labels.tolist() == [0, 0, 1]
 
 
 def test_too_far_is_warned_of():

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd import GaussianMixturePMD
 from skpmd.mixture import _conjugate_fit
 from skpmd.mixture._conjugate import Counts
+from tests.tools.interrupts import interrupt
 
 
 def mixture(n_components=3, **params):
@@ -21,19 +22,6 @@ def blobs(n=300, seed=0, p=2):
     rng = np.random.default_rng(seed)
     y = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
     return 6.0 * np.eye(3, p)[y] + rng.normal(size=(n, p))
-
-
-def interrupt(monkeypatch, owner, name, at):
-    """Ctrl-C in one of the calls of a method."""
-    true, calls = getattr(owner, name), []
-
-    def interrupted(*args):
-        calls.append(0)
-        if len(calls) == at:
-            raise KeyboardInterrupt
-        return true(*args)
-
-    monkeypatch.setattr(owner, name, interrupted)
 
 
 # ---------------------------------------------------------------------- Ctrl-C

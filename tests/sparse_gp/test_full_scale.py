@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._vecchia_fit import n_beside
+from tests.sparse_gp.test_vecchia import KERNEL, SHAPES, assert_exact, problem
 
-KERNELS = {
-    "rbf": ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05),
-    "matern12": ConstantKernel(1.7) * Matern([0.8, 1.4], nu=0.5) + WhiteKernel(0.05),
-    "matern32": Matern([0.8, 1.4], nu=1.5) + WhiteKernel(0.05),
-}
-KERNEL = KERNELS["rbf"]
-
-
-def problem(n=120, copies=0, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-3.0, 3.0, (n, 2))
-    X = np.vstack([X, X[:copies]])
-    return X, np.sin(2.0 * X).sum(axis=1) + 0.2 * rng.standard_normal(len(X))
+KERNELS = {name: SHAPES[name] for name in ("rbf", "matern12", "matern32")}
 
 
 def process(kernel=KERNEL, **params):
@@ -49,16 +37,7 @@ def test_all_neighbours_or_all_inducing_inputs_are_the_exact_process(name, all_o
     """By value and by prediction, also where rows have copies with other targets."""
     X, y = problem(copies=20)
     gp = process(KERNELS[name], **all_of).fit(X, y)
-    exact = GaussianProcessRegressor(KERNELS[name], optimizer=None).fit(X, y)
-    at = problem(30, seed=1)[0]
-    for ours, theirs in (
-        (gp.predict(at, return_std=True), exact.predict(at, return_std=True)),
-        (gp.predict(at, return_cov=True), exact.predict(at, return_cov=True)),
-    ):
-        for one, other in zip(ours, theirs, strict=True):
-            assert_allclose(one, other, atol=1e-6)
-    value = exact.log_marginal_likelihood_value_
-    assert_allclose(gp.log_marginal_likelihood_value_, value, rtol=1e-7)
+    assert_exact(gp, KERNELS[name], X, y, atol=1e-6, rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", KERNELS)

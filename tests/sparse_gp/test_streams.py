@@ -10,6 +10,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import SparseGP
+from tests.tools.interrupts import interrupt
 
 KERNEL = ConstantKernel(1.0) * RBF(0.7) + WhiteKernel(0.01)
 FIXED = {"optimizer": None, "normalize_y": False}
@@ -231,15 +232,8 @@ def test_parameters_of_streams_do_not_touch_a_fit(params):
 def test_ctrl_c_between_iterations_of_student_noise_leaves_the_estimator(method, monkeypatch):
     X, y = wave(60)
     gp = SparseGPRegressorPMD(KERNEL, likelihood="student_t", **FIXED).fit(X, y)
-    before, statistics, calls = np.asarray(gp.predict_proba(X)), SparseGP.statistics, []
-
-    def interrupted(self, theta, block, batch):
-        calls.append(0)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return statistics(self, theta, block, batch)
-
-    monkeypatch.setattr(SparseGP, "statistics", interrupted)
+    before = np.asarray(gp.predict_proba(X))
+    interrupt(monkeypatch, SparseGP, "statistics", 2)
     with pytest.raises(KeyboardInterrupt):
         getattr(gp, method)(X, y)
     np.testing.assert_array_equal(np.asarray(gp.predict_proba(X)), before)

@@ -1,6 +1,7 @@
 """The package as syntax trees, for tests of its layout and its manners."""
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ def parse(text, name="skpmd.example", path=Path("skpmd/example.py")):
     return Module(name, path, path.name == "__init__.py", ast.parse(text))
 
 
+@cache
 def modules():
     """All modules of skpmd, a dict by name."""
     found = {}

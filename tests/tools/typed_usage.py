@@ -28,7 +28,7 @@ from skpmd.metrics import crps, interval_coverage, topic_coherence
 from skpmd.model_comparison import ExpectedLogDensity, compare, loo
 from skpmd.plot import PairDisplay, TopicDisplay
 from skpmd.streams import PrequentialScores, prequential_score
-from skpmd.wrappers import cross_val_distribution, predict_interval
+from skpmd.wrappers import JoinedDistribution, cross_val_distribution, predict_interval
 
 
 def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
@@ -87,7 +87,7 @@ def of_distributions(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     """Predictive distributions, posteriors made by hand, and a model."""
     gp = of_numbers(X, y)
     found = cross_val_distribution(gp, X, y, cv=5)
-    assert_type(found, NormalMixture)
+    assert_type(found, NormalMixture | JoinedDistribution)
     assert_type(crps(y, found) + interval_coverage(y, found, level=0.5), float)
     bayes_action(found, loss="pinball", alpha=0.9) - predict_interval(gp, X)[:, 0]
     NormalMixture([0.0, 1.0], [1.0, 1.0]).ppf([0.1, 0.9]).round(2)

