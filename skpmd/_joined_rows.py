@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any
 
 import numpy as np
 
 from skpmd._base.utils import as_floats, as_generator
 from skpmd._typing import Array, ArrayLike
 from skpmd.predictive import PredictiveDistribution
+
+# What the methods of `PredictiveDistribution` ask of a distribution.
+_HOOKS = {"_mean", "_var", "_log_pdf", "_probability", "_quantiles", "_energy", "_crps"}
 
 
 class JoinedDistribution(PredictiveDistribution):
@@ -46,32 +48,13 @@ class JoinedDistribution(PredictiveDistribution):
         """See `PredictiveDistribution`."""
         return self._parts[0].is_count
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, 2), the shape of the array of means and standard deviations."""
-        return len(self), 2
-
-    def to_skpro(self, index: Any = None, columns: Any = None) -> Any:
-        """Convert to a distribution object of skpro that asks this one; see `FamilyMixture`.
-
-        Parameters
-        ----------
-        index, columns : pandas.Index, default=None
-            Names of the n rows and of the one column; numbers by default.
-
-        Returns
-        -------
-        skpro.distributions.base.BaseDistribution
-            Distributions of the rows.
-        """
-        kind: Any = type(self._parts[0])
-        return kind.to_skpro(self, index, columns)
+    def _to_skpro(self, index, columns):
+        return type(self._parts[0])._to_skpro(self, index, columns)
 
     def __len__(self):
         return sum(map(len, self._places))
 
-    def __getitem__(self, rows):
-        rows = np.atleast_1d(np.arange(len(self))[rows])
+    def _part(self, rows):
         parts, places = [], []
         for one, own in zip(self._parts, self._places, strict=True):
             at, order = np.flatnonzero(np.isin(rows, own)), np.argsort(own)
@@ -79,19 +62,14 @@ class JoinedDistribution(PredictiveDistribution):
             places.append(at)
         return JoinedDistribution(parts, places)
 
-    def __array__(self, dtype=None, copy=None):
-        if copy is False:
-            raise ValueError("a JoinedDistribution is no array: leave copy=False out.")
-        table = np.column_stack([self.mean(), self.std()])
-        return table if dtype is None else table.astype(dtype)
-
     def __repr__(self):
         return f"JoinedDistribution({len(self)} rows, {self._parts})"
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
         """A method of all parts, of which each has the y of its own rows."""
-        methods = [] if name.startswith("_") else [getattr(one, name) for one in self._parts]
-        if not methods or not callable(methods[0]):  # Copies ask for the former, too.
+        is_known = name in _HOOKS or not name.startswith("_")  # Copies ask for others.
+        methods = [getattr(one, name) for one in self._parts] if is_known else []
+        if not methods or not callable(methods[0]):
             raise AttributeError(f"JoinedDistribution has no {name}: its parts have their own.")
         taken = signature(methods[0])
 
@@ -106,7 +84,7 @@ class JoinedDistribution(PredictiveDistribution):
                     raise ValueError(f"y must have as many values as rows, {n}, got {y.shape}.")
                 each = [{**given, "y": y[..., own]} for own in self._places]
             found = [method(**some) for method, some in zip(methods, each, strict=True)]
-            axis = -1 if {"y", "random_state"} & set(taken.parameters) else 0
+            axis = -1 if {"y", "random_state", "tails"} & set(taken.parameters) else 0
             order = np.argsort(np.concatenate(self._places))
             return np.take(np.concatenate(found, axis=axis), order, axis=axis)
 

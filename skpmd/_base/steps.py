@@ -239,7 +239,7 @@ def cubic_account(stream, stayed, drawn, cubic, a, monitored):
     return rejuvenation_error.of_conflict(terms, before, stayed, drawn, monitored)
 
 
-def redrawn(stream, outcome, error_terms, a, model):
+def reweighted(stream, outcome, error_terms, a, model):
     """The stream whose particles are weighted draws from proposals, and the record of the step."""
     log_prior = model.log_prior(outcome.particles.theta)
     particles = outcome.particles._replace(log_prior=log_prior)

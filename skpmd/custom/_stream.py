@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from skpmd._base.steps import cubic_account, kernel_step, n_draws, redrawn, step_in_place
+from skpmd._base.steps import cubic_account, kernel_step, n_draws, reweighted, step_in_place
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import project
 from skpmd.engine.edges import Unbounded, edges, without_errors
@@ -59,7 +59,7 @@ def _next_step(stream, model, batches, a, b, options, rng):
     if outcome is None:
         return kernel_step(stream, model, batches, a, b, options, rng)
     error_terms = cubic_account(stream, stayed, outcome.particles, cubic, a, model.monitored)
-    return redrawn(stream, outcome, error_terms, a, model)
+    return reweighted(stream, outcome, error_terms, a, model)
 
 
 class _AfterStep(Model):

@@ -16,8 +16,8 @@ from numba import njit
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
-_MOST = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
-_LEAST = 1e-150  # Squares of smaller numbers are zero.
+_MAX = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
+_MIN = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
 
@@ -27,7 +27,7 @@ def _exponential(x, scratch, length):
     bits = scratch.view(np.int64)
     magic = 6755399441055744.0  # Adding 1.5 * 2^52 rounds to an integer in the low bits.
     for j in range(length):
-        x[j] = min(max(x[j], -_MOST), _MOST)
+        x[j] = min(max(x[j], -_MAX), _MAX)
         scratch[j] = x[j] * 1.4426950408889634 + magic
     for j in range(length):
         k = scratch[j] - magic
@@ -90,7 +90,7 @@ def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, orde
         inverse, value = 1.0 / phi[i, 0] ** 2, 0.0
         for j in range(n):
             w = weight[j] * inverse
-            mu = table[i, j] if link == IDENTITY else math.exp(min(table[i, j], _MOST))
+            mu = table[i, j] if link == IDENTITY else math.exp(min(table[i, j], _MAX))
             slope = 1.0 if link == IDENTITY else mu
             gap = y[j] - mu
             value += w * gap * gap
@@ -235,8 +235,8 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(max(z, -700.0), _MOST))
-        ratio = rate / math.expm1(rate) if rate < _MOST else 0.0
+        rate = math.exp(min(max(z, -700.0), _MAX))
+        ratio = rate / math.expm1(rate) if rate < _MAX else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
     log_mu, log_rest = _log_normal_cdf(z), _log_normal_cdf(-z)
@@ -379,7 +379,7 @@ def add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
                     log_mu, log_miss, up[j], _, bend[j], _ = _log_shares(z[j], link)
                     mu[j], rest[j] = math.exp(log_mu), math.exp(log_miss)
             for j in range(length):
-                a[j], b[j] = max(mu[j] * precision, _LEAST), max(rest[j] * precision, _LEAST)
+                a[j], b[j] = max(mu[j] * precision, _MIN), max(rest[j] * precision, _MIN)
             _gammas(a, log_a, psi_a, tri_a, scratch, length, order)
             _gammas(b, log_b, psi_b, tri_b, scratch, length, order)
             for j in range(length):
@@ -418,14 +418,14 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
         for k in range(1, n_cuts):
             gap = max(phi[i, k] - phi[i, k - 1], 1e-300)
             log_gap[k] = math.log(-math.expm1(-gap))
-            by_gap[k] = 1.0 / math.expm1(gap) if gap < _MOST else 0.0
+            by_gap[k] = 1.0 / math.expm1(gap) if gap < _MAX else 0.0
         for start in range(0, n, _LANES):
             length = min(_LANES, n - start)
             z = table[i, start : start + length]
             for j in range(length):  # An end without a cutpoint is far away.
                 k = int(y[start + j])
-                high[j] = phi[i, k] - z[j] if k < n_cuts else _MOST
-                low[j] = phi[i, k - 1] - z[j] if k > 0 else -_MOST
+                high[j] = phi[i, k] - z[j] if k < n_cuts else _MAX
+                low[j] = phi[i, k - 1] - z[j] if k > 0 else -_MAX
                 above[j], below[j] = -abs(high[j]), -abs(low[j])
             _exponential(above, scratch, length)
             _exponential(below, scratch, length)

@@ -39,7 +39,7 @@ _MIN_SHARE = 0.3
 _MIN_UNMOVED = 0.1
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
-_LEAST_LOG_MASS, _SAME_MODE, _LEAST_SHARE = -15.0, 0.5, 0.1
+_MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
 # Weights are the last word with moves="never" alone.
 _UNMOVED = "set moves='auto', or raise n_particles"
 _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
@@ -151,8 +151,8 @@ def modes_of(model, batches, power):
         log_share, mode = log_mass[i] - log_mass.max(), modes[i]
         gaps = [np.linalg.solve(one.chol, mode.mean - one.mean) for one, _ in found]
         is_new = all(np.linalg.norm(gap) > _SAME_MODE for gap in gaps)
-        if log_share > _LEAST_LOG_MASS and is_new:
-            found.append((mode, max(np.exp(log_share), _LEAST_SHARE)))
+        if log_share > _MIN_LOG_MASS and is_new:
+            found.append((mode, max(np.exp(log_share), _MIN_MODE_SHARE)))
     return found
 
 

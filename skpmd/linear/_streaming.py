@@ -15,7 +15,14 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from skpmd._base.retained import so_far
-from skpmd._base.steps import advance, cubic_account, kernel_step, n_draws, redrawn, step_in_place
+from skpmd._base.steps import (
+    advance,
+    cubic_account,
+    kernel_step,
+    n_draws,
+    reweighted,
+    step_in_place,
+)
 from skpmd._rows.rows import Rows
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -158,7 +165,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         outcome, error_terms, assumed = _rejuvenated(
             stream, stayed.particles, assumed, drawn, a, m, model
         )
-    stream, info = redrawn(stream, outcome, error_terms, a, model)
+    stream, info = reweighted(stream, outcome, error_terms, a, model)
     return stream._replace(assumed=filter_step(assumed, model, batches, a, b, rng)), info
 
 

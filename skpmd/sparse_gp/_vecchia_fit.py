@@ -245,7 +245,7 @@ def left_out_findings(state):
 _N_PREDICTION = 50
 # Inducing inputs by default: this share of the rows, inside these numbers, and fewer where rows are
 # many, so that no more numbers are held in memory.
-_SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_HELD = 0.4, 1000, 3000, 100, 1 << 25
+_SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_NUMBERS = 0.4, 1000, 3000, 100, 1 << 25
 
 
 def fit_full_scale(parameters, data):
@@ -296,4 +296,4 @@ def new_full_scale(parameters, rows, theta, n_particles, rng):
 def n_beside(n_rows, n_particles):
     """How many inducing inputs there are beside neighbours by default."""
     n = np.clip(int(_SHARE * n_rows), _MIN_INDUCING, _MAX_INDUCING)
-    return int(min(n, max(_FEWEST, _MAX_HELD // (n_rows * n_particles))))
+    return int(min(n, max(_FEWEST, _MAX_NUMBERS // (n_rows * n_particles))))

@@ -12,6 +12,9 @@ from scipy.stats import chisquare
 
 from skpmd import GaussianMixturePMD
 
+# Some draws of the prior have rows beside which it is wide, and that is said.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 REPLICATIONS, DRAWS, BINS, ROWS = 200, 99, 20, 30
 CONCENTRATION, MEAN, PRECISION, DF, SCATTER = 2.0, 1.5, 0.2, 5.0, 2.0
 
