@@ -352,6 +352,7 @@ default="normal"
         family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
+        codes, labels = self._with_weight(codes, labels, weight)
         if response is None and not isinstance(self.prior, str):
             response = self._response_of_prior(family)
         if response is None and self.scale is None:

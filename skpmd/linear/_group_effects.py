@@ -122,7 +122,9 @@ def effects_of(task, posterior):
     M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MOST, len(posterior.weights))))
     rng = np.random.default_rng(0)
     chosen = rng.permutation(systematic(posterior.weights, M, rng))
-    known = model.split(model.prior.coefficients(own_particles(posterior)[chosen]))
+    # A posterior has coefficients where models may have other coordinates; scales come after.
+    width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
+    known = model.split(own_particles(posterior)[chosen, :width])
     units = response.units(task.prior.units.scale)[response.n_own :][:q]
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square = np.zeros((G, q)), np.zeros((G, q))

@@ -113,6 +113,18 @@ class GroupColumns:
         codes, labels = codes_of(given, _column(X, place), labels)
         return _replaced(X, place % X.shape[1], codes), labels
 
+    def _with_weight(self, codes, labels, weight):
+        """Codes and labels of groups that have a row with a weight: others are not in the fit."""
+        if codes is None or weight is None or (weight > 0.0).all():
+            return codes, labels
+        counted = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
+        if not len(counted):
+            raise ValueError(f"The column of groups={self._factor!r} has no label of a row with a "
+                             "weight: sample_weight is zero at all of them.")  # fmt: skip
+        place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
+        place[counted] = np.arange(len(counted))
+        return place[codes.astype(np.int64)], labels[counted]
+
     def _with_groups(self, response, labels, features):
         """A `Distribution` with effects of groups."""
         if not self._has_groups:
@@ -189,6 +201,16 @@ def codes_of(name, column, labels):
         labels = np.array(found.tolist())
         if not len(labels):
             raise ValueError(f"The column of groups={name!r} holds no label: all are missing.")
+        if labels.ndim > 1:
+            raise ValueError(
+                f"The column of groups={name!r} holds labels such as {found[0]!r}, which are none: "
+                "make all of them strings."
+            )
+    elif len(found) and isinstance(labels[0], str) != isinstance(found[0], str):
+        raise ValueError(
+            f"The column of groups={name!r} holds {found.tolist()[0]!r}, and in the fit it held "
+            f"{labels.tolist()[0]!r}: give labels of the same kind, strings or numbers."
+        )
     known = {label: code for code, label in enumerate(labels.tolist())}
     of_found, n_new = np.empty(len(found)), 0
     for i, label in enumerate(found.tolist()):

@@ -103,7 +103,7 @@ class GroupedNormal(GroupedModel):
             lower[:, 1, 0], lower[:, 1, 1] = factor[:, 1], factor[:, 2]
         half = sums.triangle @ lower[:, None]
         A = half @ half.swapaxes(-1, -2) + variance[:, None, None, None] * np.eye(q)
-        inverse, det = _inverse(A)
+        inverse, det = _inverse(A, variance[:, None], half)
         h = np.einsum("mgab,mgb->mga", inverse, c)
         total -= 0.5 * (np.log(det).sum(axis=1) + np.einsum("mga,mga->m", h, c))
         if not order:
@@ -118,11 +118,13 @@ class GroupedNormal(GroupedModel):
             by[0][:, 2] += of_lower[:, 1, 1]
 
 
-def _inverse(A):
-    """Inverses and determinants of symmetric matrices (..., q, q), q = 1 or 2."""
+def _inverse(A, variance, half):
+    """Inverses and determinants of matrices A = H H' + variance I (..., q, q), q = 1 or 2."""
     if A.shape[-1] == 1:
         return 1.0 / A, A[..., 0, 0]
-    det = A[..., 0, 0] * A[..., 1, 1] - A[..., 0, 1] ** 2
+    # A sum of what is not negative: of a small variance nothing is left of a difference.
+    det = half[..., 0, 0] * half[..., 1, 1] - half[..., 0, 1] * half[..., 1, 0]
+    det = variance * (variance + (half * half).sum(axis=(-1, -2))) + det**2
     inverse = np.empty(A.shape)
     inverse[..., 0, 0], inverse[..., 1, 1] = A[..., 1, 1] / det, A[..., 0, 0] / det
     inverse[..., 0, 1] = inverse[..., 1, 0] = -A[..., 0, 1] / det

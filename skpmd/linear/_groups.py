@@ -8,7 +8,7 @@ and a correlation are further coordinates like dispersions.
 """
 
 import copy
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -186,8 +186,7 @@ class GroupedModel(GeneralisedLinearModel):
         slopes, phi, sds = known = self.split(coefficients)
         width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), np.zeros((len(phi), 3))
         for batch in batches:
-            of = partial(self._of_piece, known, batch, order)
-            for value, more in in_order(of, group_pieces(batch)):
+            for value, more in self._of_pieces(known, batch, order):
                 total += value
                 if order:
                     by_slopes, of_factor, of_phi = more
@@ -203,6 +202,15 @@ class GroupedModel(GeneralisedLinearModel):
             u, phi = coefficients[:, width:], np.hstack([phi, sds])
             gradient[:, width:] += self.family.dispersions.pull_back(u, phi, by_all)
 
+    def _of_pieces(self, known, batch, order):
+        """`_of_piece` of all pieces of a batch, by threads."""
+
+        def of(piece):
+            return self._of_piece(known, batch, order, piece)
+
+        return in_order(of, group_pieces(batch))
+
+    @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
     def _of_piece(self, known, batch, order, piece):
         """Sums of some groups (m,), and derivatives by coefficients, factors and dispersions."""
         rows, starts = piece
@@ -311,7 +319,7 @@ class GroupedModel(GeneralisedLinearModel):
             grid[:, : self.family.groups.n_effects] = _GRID[:, None]
             points = np.hstack([np.tile(mode, (len(_GRID), 1)), grid])
             value = self.log_prior(points) + sum(self.log_likelihood(points, b) for b in batches)
-            found.append(points[np.nanargmax(value)])
+            found.append(points[np.where(np.isfinite(value), value, -np.inf).argmax()])
         return found
 
     def _without_groups(self):
@@ -334,9 +342,13 @@ class GroupedModel(GeneralisedLinearModel):
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
         gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
-        at, ahead, back = self._along(mean, steps, batches)
+        with np.errstate(over="ignore", invalid="ignore"):
+            at, ahead, back = self._along(mean, steps, batches)
+            is_finite = np.isfinite(at + (ahead - back).sum(axis=0)).all()
         if cov is not None:
             at = at + (ahead + back - 2.0 * at).sum(axis=0) / 6.0
+        if not is_finite:  # After a step that was too long: who took it halves it.
+            return np.full(len(mean), np.nan), precision_matrix(precision)
         hessian = np.linalg.solve(steps.T, 0.5 * (ahead - back))
         hessian = precision_matrix(precision) - 0.5 * b * (hessian + hessian.T)
         return gradient + b * at, definite(hessian)

@@ -1,19 +1,22 @@
 """Effects of groups: integrals, posteriors, predictions, and what is refused."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.linear import _groups
 from skpmd.linear._families import FAMILIES, Cumulative
-from skpmd.linear._grouped_normal import GroupedNormal
+from skpmd.linear._group_estimator import codes_of
+from skpmd.linear._grouped_normal import GroupedNormal, _inverse
 from skpmd.linear._groups import GroupedModel, Groups, grouped
 from skpmd.linear._priors import NormalPrior
 
@@ -118,6 +121,28 @@ def test_normal_rows_have_the_density_of_a_normal_vector(slope):
         cov = same * (Z @ lower @ lower.T @ Z.T) + phi[i, 0] ** 2 * np.eye(len(X))
         exact = multivariate_normal(X @ slopes[i] + 0.1, cov).logpdf(batch.y)
         assert value == pytest.approx(exact, abs=1e-9)
+
+
+def test_normal_rows_have_a_density_where_effects_are_all_there_is():
+    model, batch, _ = case("normal", slope=True)
+    sums = model._sums(batch)
+    sds = np.array([[50.0, 50.0, 0.999999], [1e4, 10.0, 0.5]])
+    lower, variance = np.zeros((2, 2, 2)), 1e-12
+    lower[:, 0, 0], lower[:, 1, 0], lower[:, 1, 1] = model.factor(sds).T
+    half = sums.triangle @ lower[:, None]
+    A = half @ half.swapaxes(-1, -2) + variance * np.eye(2)
+    _, det = _inverse(A, np.full((2, 1), variance), half)
+    exact = (variance + np.linalg.svd(half, compute_uv=False) ** 2).prod(axis=-1)
+    np.testing.assert_allclose(det, exact, rtol=1e-4)
+
+
+def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
+    rng = np.random.default_rng(0)  # Of these rows a step went to a sigma of 2e-13.
+    g, x, u = rng.integers(0, 30, 150), rng.normal(size=150), rng.normal(size=30)
+    y = np.exp(1.0 + 0.3 * x + 2.0 * u[g]) + 0.5 * rng.normal(size=150)
+    model = BayesianGLMRegressorPMD("normal", link="log", groups=[1], random_state=0)
+    sigma = model.fit(np.column_stack([x, g]), y).dispersion_["sigma"]
+    assert sigma == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_weight_is_a_number_of_copies():
@@ -261,7 +286,59 @@ def test_effects_of_groups(fitted):
     assert len(effects.summary()["group"]) == 30
 
 
+@pytest.mark.parametrize("slopes", [None, {1: [0]}])
+def test_threads_change_no_digit(slopes):
+    X, y = table(4, 300, 1.0)  # 1,200 rows are two pieces.
+    model = BayesianGLMRegressorPMD("poisson", groups=[1], slopes=slopes, proposal="laplace")
+    model.set_params(n_particles=100, moves="never", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # So few particles have bad weights.
+        one, two = (clone(model).set_params(n_jobs=n).fit(X, y) for n in (1, 2))
+    np.testing.assert_array_equal(one.posterior_.particles, two.posterior_.particles)
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+
+
+def test_effects_under_a_horseshoe_are_those_of_the_coefficients(fitted):
+    fit, X, y = fitted
+    other = clone(fit).set_params(prior="horseshoe").fit(X, y)
+    # Of one coefficient both priors leave nearly the same; read as scales, it was .4 of an sd off.
+    gap = (other.group_effects_.mean - fit.group_effects_.mean) / fit.group_effects_.std
+    assert np.abs(gap).max() < 0.1
+    np.testing.assert_allclose(other.group_effects_.std, fit.group_effects_.std, rtol=0.1)
+
+
+@pytest.mark.parametrize("family", ["binomial", "normal"])
+def test_groups_whose_rows_have_no_weight_are_not_in_the_fit(family):
+    X, y = table(30, 4, 1.2, family=family)
+    X, weight = np.vstack([X, [[0.0, np.nan]]]), np.append(1.0 * (X[:, 1] >= 3), 1.0)
+    y, model = np.append(y, 1.0), BayesianGLMRegressorPMD(family, groups=[1], random_state=0)
+    fit = clone(model).fit(X, y, sample_weight=weight)
+    without = model.fit(X[weight > 0], y[weight > 0])
+    assert list(fit.group_effects_.labels) == list(range(3, 30))
+    # Sums over rows are in another order.
+    np.testing.assert_allclose(fit.predict(X), without.predict(X), rtol=1e-9)
+    with pytest.raises(ValueError, match="groups=1 has no label of a row with a weight"):
+        clone(model).fit(X, y, sample_weight=np.isnan(X[:, 1]).astype(float))
+
+
 # ------------------------------------------------------------------- columns and errors
+@pytest.mark.parametrize(("labels", "other"), [([1, 2, 3], "1"), (["1", "2", "3"], 1)])
+def test_labels_of_another_kind_are_no_new_groups(labels, other):
+    column = np.array(labels * 2, dtype=object)
+    codes, found = codes_of("g", column, ())
+    np.testing.assert_array_equal(codes, [0, 1, 2, 0, 1, 2])
+    with pytest.raises(ValueError, match="same kind, strings or numbers"):
+        codes_of("g", np.array([other, None], dtype=object), found)
+    np.testing.assert_array_equal(codes_of("g", np.array([None], dtype=object), found)[0], [-1])
+
+
+def test_tuples_are_no_labels():
+    column = np.empty(2, dtype=object)
+    column[:] = [(1, 2), (1, 3)]
+    with pytest.raises(ValueError, match="make all of them strings"):
+        codes_of("g", column, ())
+
+
 def test_labels_of_any_kind_are_the_same_groups():
     pd = pytest.importorskip("pandas")
     X, y = table(10, 6, 1.0, family="normal")
