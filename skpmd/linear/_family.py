@@ -73,6 +73,7 @@ class Family:
     dispersion: tuple = ()  # What users call the dispersions.
     is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
     has_outliers = False  # Whether its log density is not concave in the predictor.
+    groups = None  # `skpmd.linear._groups.Groups`, whose sds are further dispersions.
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.
     needs_rest = False  # Whether means lie between 0 and 1, and what they lack to 1 is asked for.
     default_scale = 1.0  # Of the prior of the first dispersion.

@@ -474,3 +474,175 @@ def average_cumulative(table, raised, gaps, weights, out):
                 above[j] = weights[i] * odds * below
         for j in range(n):
             out[n_cuts, j] += above[j]
+
+
+# ------------------------------------------------------------------- integrals over groups' effects
+# Families by the names that models give them; the numbers are those of `_add`.
+KINDS = {
+    "normal": 0, "student_t": 1, "poisson": 2, "negative_binomial": 3, "gamma": 4, "binomial": 5,
+    "beta": 6, "cumulative": 7,
+}  # fmt: skip
+_PASSES = 60  # Newton's steps to a group's mode, halved ones included.
+_NEAR = 0.05  # They end where one is shorter, in sds: nodes need not be at the mode itself.
+_LEAST_PRECISION = 0.2  # Of an effect in units of its prior, where a density is not concave.
+
+
+@njit(**_KERNEL)
+def _add(kind, table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    if kind == 0:
+        add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 1:
+        add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 2:
+        add_poisson(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 3:
+        add_negative_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 4:
+        add_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 5:
+        add_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    elif kind == 6:
+        add_beta(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+    else:
+        add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, order)
+
+
+@njit(**_KERNEL)
+def _with_effects(table, lo, x, factor, z, work):
+    """Predictors of a group's rows, whose effects are the factor times z."""
+    for i in range(len(work)):
+        level = factor[i, 0] * z[i, 0]
+        slope = factor[i, 1] * z[i, 0] + factor[i, 2] * z[i, 1]
+        for j in range(len(x)):
+            work[i, j] = table[i, lo + j] + level + slope * x[j]
+
+
+@njit(**_KERNEL, error_model="numpy")
+def _centre(kind, link, table, lo, y, size, weight, phi, x, factor, z, root, best):
+    """Newton's method to the modes of z under N(0, I) and the rows of one group.
+
+    Writes the modes over ``z`` (m, 2), the lower triangular root of their precisions to ``root``
+    (m, 3), and log densities next to them, without the constant of the normal, to ``best`` (m,).
+    """
+    m, n = len(table), len(y)
+    work, curvature = np.empty((m, n)), np.empty((m, n))
+    value, by_phi = np.empty(m), np.zeros(phi.shape)
+    ahead, step = z.copy(), np.zeros((m, 2))
+    best[:] = -np.inf
+    for _ in range(_PASSES):
+        value[:] = 0.0
+        _with_effects(table, lo, x, factor, ahead, work)
+        _add(kind, work, y, size, weight, phi, link, value, by_phi, curvature, 2)
+        is_done = True
+        for i in range(m):
+            f = value[i] - 0.5 * (ahead[i, 0] ** 2 + ahead[i, 1] ** 2)
+            if not f >= best[i] - 1e-9 * (1.0 + abs(best[i])):  # Past the top.
+                for a in range(2):
+                    step[i, a] *= 0.5
+                    ahead[i, a] = z[i, a] + step[i, a]
+                is_done = is_done and step[i, 0] ** 2 + step[i, 1] ** 2 < 1e-12
+                continue
+            best[i] = f
+            s0, s1, s2 = factor[i, 0], factor[i, 1], factor[i, 2]
+            g0, g1, h0, h1, h2 = 0.0, 0.0, 0.0, 0.0, 0.0
+            for j in range(n):
+                c = curvature[i, j]
+                g0 += work[i, j]
+                g1 += work[i, j] * x[j]
+                h0 += c
+                h1 += c * x[j]
+                h2 += c * x[j] * x[j]
+            for a in range(2):
+                z[i, a] = ahead[i, a]
+            r0, r1 = s0 * g0 + s1 * g1 - z[i, 0], s2 * g1 - z[i, 1]
+            p0 = 1.0 + s0 * s0 * h0 + 2.0 * s0 * s1 * h1 + s1 * s1 * h2
+            p1, p2 = s2 * (s0 * h1 + s1 * h2), 1.0 + s2 * s2 * h2
+            if not (p0 > _LEAST_PRECISION and p0 * p2 - p1 * p1 > _LEAST_PRECISION * p0):
+                p0, p1, p2 = max(abs(p0), 1.0), 0.0, max(abs(p2), 1.0)
+            c0 = math.sqrt(p0)
+            c1 = p1 / c0
+            c2 = math.sqrt(p2 - c1 * c1)
+            root[i, 0], root[i, 1], root[i, 2] = c0, c1, c2
+            u0 = r0 / c0
+            u1 = (r1 - c1 * u0) / c2
+            step[i, 1] = u1 / c2
+            step[i, 0] = (u0 - c1 * step[i, 1]) / c0
+            is_done = is_done and u0 * u0 + u1 * u1 < _NEAR * _NEAR
+            for a in range(2):
+                ahead[i, a] = z[i, a] + step[i, a]
+        if is_done:
+            break
+    z[:] = ahead
+
+
+@njit(**_KERNEL, error_model="numpy")
+def integrate_groups(
+    kind, link, table, y, size, weight, phi, starts, x, factor, start, rule, first, nodes,
+    log_weights, order, values, by_factor, by_phi, moments,
+):  # fmt: skip
+    """Log of the integral of each group's rows over its effects, by adaptive quadrature.
+
+    Effects of a group are an intercept and a slope on ``x`` (n,), which is zero where there is
+    none: a lower triangular ``factor`` (m, 3) of their covariance times z ~ N(0, I). Rows of group
+    g are ``starts[g]`` to ``starts[g + 1]``. Searches for modes begin at ``start`` (G, 2). Group g
+    has the nodes from ``first[rule[g]]`` to the next; none, where that is negative. Integrals are
+    written to ``values`` (m, G). At ``order`` 1 averages of derivatives over the effects, given the
+    rows, are written over the predictors ``table`` (m, n) and added to ``by_factor`` (m, 3) and
+    ``by_phi``: derivatives of the integrals, by Fisher's identity. At ``order`` 2 averages of z0,
+    z1, their squares, product and cubes are written to ``moments`` (m, G, 7).
+    """
+    m = len(table)
+    z, root, best, inside = np.empty((m, 2)), np.empty((m, 3)), np.empty(m), np.empty((m, 2))
+    value, total, at_node = np.empty(m), np.empty(m), np.zeros(phi.shape)
+    of_factor, of_phi, nothing = np.empty((m, 3)), np.empty(phi.shape), np.empty((0, 0))
+    for g in range(len(starts) - 1):
+        if rule[g] < 0:
+            continue
+        lo, hi = starts[g], starts[g + 1]
+        z[:] = start[g]
+        own = y[lo:hi], size[lo:hi], weight[lo:hi]
+        xs = x[lo:hi]
+        _centre(kind, link, table, lo, *own, phi, xs, factor, z, root, best)
+        work, slopes = np.empty((m, hi - lo)), np.zeros((m, hi - lo))
+        total[:], of_factor[:], of_phi[:] = 0.0, 0.0, 0.0
+        if order == 2:
+            moments[:, g] = 0.0
+        for k in range(first[rule[g]], first[rule[g] + 1]):
+            for i in range(m):  # z + root^-T t
+                back = nodes[k, 1] / root[i, 2]
+                inside[i, 1] = z[i, 1] + back
+                inside[i, 0] = z[i, 0] + (nodes[k, 0] - root[i, 1] * back) / root[i, 0]
+            value[:], at_node[:] = 0.0, 0.0
+            _with_effects(table, lo, xs, factor, inside, work)
+            _add(kind, work, *own, phi, link, value, at_node, nothing, order % 2)
+            for i in range(m):
+                z0, z1 = inside[i, 0], inside[i, 1]
+                share = math.exp(value[i] - 0.5 * (z0 * z0 + z1 * z1) + log_weights[k] - best[i])
+                total[i] += share
+                if order == 1:
+                    g0, g1 = 0.0, 0.0
+                    for j in range(hi - lo):
+                        slopes[i, j] += share * work[i, j]
+                        g0 += work[i, j]
+                        g1 += work[i, j] * xs[j]
+                    of_factor[i, 0] += share * z0 * g0
+                    of_factor[i, 1] += share * z0 * g1
+                    of_factor[i, 2] += share * z1 * g1
+                    for a in range(phi.shape[1]):
+                        of_phi[i, a] += share * at_node[i, a]
+                elif order == 2:
+                    powers = z0, z1, z0 * z0, z0 * z1, z1 * z1, z0**3, z1**3
+                    for a in range(7):
+                        moments[i, g, a] += share * powers[a]
+        for i in range(m):
+            values[i, g] = best[i] + math.log(total[i]) - math.log(root[i, 0] * root[i, 2])
+            if order == 1:
+                for j in range(hi - lo):
+                    table[i, lo + j] = slopes[i, j] / total[i]
+                for a in range(3):
+                    by_factor[i, a] += of_factor[i, a] / total[i]
+                for a in range(phi.shape[1]):
+                    by_phi[i, a] += of_phi[i, a] / total[i]
+            elif order == 2:
+                for a in range(7):
+                    moments[i, g, a] /= total[i]

@@ -317,13 +317,17 @@ class FamilyMixture(PredictiveDistribution):
         return skpro_mixture(self, index, [0] if columns is None else columns)
 
     # ------------------------------------------------------------------ tiles
-    def _tile(self, start):
-        """`Parameters` of all particles for the rows of the tile that starts there, and these."""
-        rows, link, family = slice(start, start + LANES), LINKS[self.link], self._family
+    def _predictors(self, rows):
+        """Linear predictors (r, m) of all particles for the rows of a tile, a slice."""
         some = self.design[rows]
         tile = np.zeros((LANES, self.design.shape[1]))  # Sums of a product depend on its shape.
         tile[: some.shape[0]] = some.toarray() if issparse(some) else some
-        eta = (tile @ self.coefficients.T)[: some.shape[0]] + self.offset[rows, None]
+        return (tile @ self.coefficients.T)[: some.shape[0]] + self.offset[rows, None]
+
+    def _tile(self, start):
+        """`Parameters` of all particles for the rows of the tile that starts there, and these."""
+        rows, link, family = slice(start, start + LANES), LINKS[self.link], self._family
+        eta = self._predictors(rows)
         rest = link.rest(eta) if family.needs_rest else None
         trials = None if self.trials is None else self.trials[rows, None]
         return Parameters(

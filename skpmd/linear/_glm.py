@@ -295,7 +295,7 @@ class GeneralisedLinearModel(LinearModel):
         gradient, hessian = add_up(
             partial(self._add_target, nodes, b), batches, gradient, precision_matrix(precision)
         )
-        return gradient, _definite(hessian)
+        return gradient, definite(hessian)
 
     def _add_target(self, nodes, b, batches, gradient, hessian):
         """Add what the rows of the batches make of it."""
@@ -427,7 +427,7 @@ def _rule_of_dispersions(k, is_point):
     return z, np.array([np.prod([weights[i] for i in place]) for place in places])
 
 
-def _definite(precision):
+def definite(precision):
     """A positive definite matrix: itself, or with directions of the wrong sign turned over."""
     scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))

@@ -12,10 +12,10 @@ from sklearn.utils._param_validation import StrOptions
 from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
 from skpmd._rows.opening import in_parts
-from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
+from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution
@@ -55,6 +55,22 @@ default="normal"
     trials : str or int, default=None
         Column of X with numbers of trials, for the binomial family: y are numbers of successes. By
         default each row is one trial.
+    groups : list of one str or int, default=None
+        Column of X, by its name or place, with the label of each row's group: strings, categories
+        or integers, or nothing where a group is missing. Each group has an intercept of its own,
+        normal about that of all. These effects are integrated out in `fit`, by quadrature; their
+        standard deviation is a coordinate ``sd[column]`` of the posterior.
+    slopes : dict of str or int to list of one str or int, default=None
+        Column with a coefficient that is different in each group, such as
+        ``{"school": ["hours"]}``. Standard deviation and correlation are ``sd[school:hours]`` and
+        ``cor[school:hours]``; the intercepts are at the mean of the column.
+    group_prior_scale : float, default=2.5
+        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
+        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
+    groups_at : {"own", "population"}, default="own"
+        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
+        its rows in the fit; of a new or missing group they are averaged over the population.
+        ``"population"``: zero.
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
@@ -140,6 +156,8 @@ default="normal"
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
+    group_effects_ : EffectsOfGroups
+        Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
@@ -196,12 +214,13 @@ default="normal"
         "family": [StrOptions(FAMILIES.keys())],  # A view, so that families can be added.
         "link": [StrOptions(set(_LINKS))],
         **{role: [str, Integral, None] for role in ("exposure", "offset", "trials")},
+        **GROUP_CONSTRAINTS,
         "dispersion_prior_scale": [SCALE, None],
     }
     _roles = ("exposure", "offset", "trials")
     _frozen_parameters = (
         *LinearEstimator._frozen_parameters, "family", "link", "exposure", "offset", "trials",
-        "dispersion_prior_scale",
+        "dispersion_prior_scale", *GroupColumns._group_roles,
     )  # fmt: skip
 
     def __init__(
@@ -214,6 +233,10 @@ default="normal"
         exposure: str | int | None = None,
         offset: str | int | None = None,
         trials: str | int | None = None,
+        groups: list[str | int] | None = None,
+        slopes: dict[Any, list[str | int]] | None = None,
+        group_prior_scale: float = 2.5,
+        groups_at: Literal["own", "population"] = "own",
         prior: Literal["normal", "laplace", "student_t", "cauchy", "horseshoe"]
         | Posterior
         | BaseEstimator = "normal",
@@ -252,6 +275,10 @@ default="normal"
         self.exposure = exposure
         self.offset = offset
         self.trials = trials
+        self.groups = groups
+        self.slopes = slopes
+        self.group_prior_scale = group_prior_scale
+        self.groups_at = groups_at
         self.prior = prior
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
@@ -312,26 +339,30 @@ default="normal"
         ValueError
             If y is none of the family, or a parameter needs all data at once.
         """
+        self._refuse_parts("partial_fit")
         return self._after_part(X, y, sample_weight)
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
         """Checked `Rows` in given columns, and their `Distribution`; see `LinearEstimator`."""
         family = self._family()
+        X, labels = self._coded(X, ())
         X, y = self._validated(X, y, reset=response is None)
         y = np.asarray(y, dtype=np.float64)
-        X, offset, trials = self._split(X)
+        X, offset, trials, codes = self._split(X)
         family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
+        codes, labels = self._with_weight(codes, labels, weight)
         if response is None and not isinstance(self.prior, str):
             response = self._response_of_prior(family)
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
             response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
+        response = self._with_groups(response, labels, self._features())
         if offset is not None:
             offset = offset / response.unit
-        rows = Rows(X, response.targets(y), weight, self.batch_size, offset=offset, exposure=trials)
+        rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)
         return rows, response
 
     def _family(self):
@@ -368,7 +399,9 @@ default="normal"
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
         scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
-        return self._record(LinearParameters, covariance_type="full", prior_scale=scale)
+        return self._record(
+            LinearParameters, covariance_type="full", prior_scale=scale, **self._of_groups()
+        )
 
     def __sklearn_tags__(self):
         """Tags: y may have to be positive."""

@@ -14,6 +14,7 @@ from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
 from skpmd.linear._family_mixture import FamilyMixture
+from skpmd.linear._group_effects import GroupedMixture, slope_of
 from skpmd.predictive import Uncertainty
 
 
@@ -81,10 +82,15 @@ class GLMPredictions(RegressorMixin):
             Distribution of n_samples rows, in the units of y.
         """
         check_is_fitted(self)
-        X, offset, trials = self._split(self._validated(X))
+        X, offset, trials, codes = self._split(self._validated(X))
         coefficients, phi = self._of_particles
         family, p = self._state.response.family, X.shape[1]
-        centre = self._state.units.centre
+        centre, weights, kind = self._state.units.centre, self.posterior_.weights, FamilyMixture
+        if codes is not None and self.groups_at == "own":
+            effects, kind = self._state.effects, GroupedMixture
+            coefficients, phi = coefficients[effects.particles], phi[effects.particles]
+            weights = np.full(len(phi), 1.0 / len(phi))
+            slope = slope_of(family.groups, X, centre)
         if issparse(X):
             X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
             coefficients = coefficients.copy()
@@ -93,10 +99,13 @@ class GLMPredictions(RegressorMixin):
             X = np.column_stack([X.astype(np.float64, copy=False) - centre, np.ones(len(X))])
         if family.name == "binomial" and trials is None:
             trials = np.ones(X.shape[0])
-        return FamilyMixture(
-            family.name, coefficients, X, dispersion=phi, weights=self.posterior_.weights,
+        found = kind(
+            family.name, coefficients, X, dispersion=phi, weights=weights,
             link=family.link, offset=offset, trials=trials,
         )  # fmt: skip
+        if kind is FamilyMixture:
+            return found
+        return found.with_effects(effects, codes, slope)
 
     @row_by_row
     def predict_interval(
@@ -174,14 +183,18 @@ class GLMPredictions(RegressorMixin):
         return Uncertainty(total, total - epistemic, epistemic)
 
     def _draw(self, X, n_samples, rng):
-        return self.predict_proba(X).sample(n_samples, rng, jointly=True).T
+        found = self.predict_proba(X)
+        if isinstance(found, GroupedMixture):
+            return found.sample_groups(n_samples, rng).T
+        return found.sample(n_samples, rng, jointly=True).T
 
     def _one_each(self, X, n, rng):
         """Draws (n_rows, n) of y, one of each particle of which there are n."""
         return self.predict_proba(X)._drawn(n, rng, np.arange(n)[None]).T
 
     def _log_likelihoods(self, X, y, draws):
-        X, offset, trials = self._split(X)
+        self._refuse_rows_of_groups()
+        X, offset, trials, _ = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response
         response.family.check(y, trials)
         theta = self._own(draws)
@@ -236,7 +249,7 @@ class GLMPredictions(RegressorMixin):
         if not self._state.fit_intercept:
             constant = np.full((len(theta), 1), self._state.response.location)
             coefficients = np.hstack([coefficients, constant])
-        return coefficients, theta[:, w : self._n_coordinates]
+        return coefficients, theta[:, w : w + self._state.response.n_own]
 
     @result
     def _intercepts(self):

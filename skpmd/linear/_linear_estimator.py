@@ -38,6 +38,7 @@ from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.linear._column_scale import own_particles, warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
+from skpmd.linear._group_effects import effects_of
 from skpmd.linear._hmc import MOVES
 from skpmd.linear._make_model import PRIORS, axes_of, in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
@@ -208,7 +209,7 @@ class LinearEstimator(ParticleResults):
             results = fit_mean_field(
                 task.model, task.rows, 1.0 / self.temperature, frame=task.prior.units, **axes
             )
-            stream, n_iter, concern = None, results.records.n, None
+            stream, n_iter, concern, effects = None, results.records.n, None, None
         else:
             with naming_singular_columns(X):
                 outcome, n_iter, remedies = find_posterior(
@@ -218,11 +219,11 @@ class LinearEstimator(ParticleResults):
             theta = outcome.particles.theta
             outcome, results = results_of_task(task, outcome, options, axes, remedies)
             stream = stream_after(outcome, rows.total, rng)
-            concern = self._concerns(task, theta)
+            concern, effects = self._concerns(task, theta), effects_of(task, results.posterior)
         self._freeze()
         state = LinearState(
             stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
-            units=task.prior.units, response=task.prior.response,
+            units=task.prior.units, response=task.prior.response, effects=effects,
         )  # fmt: skip
         self._set_state(state if task.is_mean_field else self._completed(state, X))
         return rows, concern

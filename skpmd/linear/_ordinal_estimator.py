@@ -254,7 +254,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             )
         self.classes_ = named
         codes = self._codes(y).astype(np.float64)
-        X, offset, _ = self._split(X)
+        X, offset, *_ = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         response = response or Distribution(Cumulative(len(named)))

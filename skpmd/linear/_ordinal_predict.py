@@ -97,7 +97,7 @@ class OrdinalPredictions:
 
         Predictors are offset + (x - mean) b, of coefficients b (m, p) of given columns.
         """
-        X, offset, _ = self._split(X)
+        X, offset, *_ = self._split(X)
         units, n = self._state.units, X.shape[0]
         rows, b = in_units(X, units), b * units.scale
         out = np.empty((*shape, n))

@@ -15,6 +15,8 @@ from skpmd.linear._column_scale import Units
 from skpmd.linear._design import n_logits
 from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
+from skpmd.linear._grouped_normal import GroupedNormal
+from skpmd.linear._groups import GroupedModel
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._normal import NormalModel
 
@@ -151,10 +153,34 @@ class Distribution(NamedTuple):
         """Coordinates beyond the coefficients that the family has."""
         return len(self.family.dispersions.names)
 
+    @property
+    def n_own(self):
+        """Coordinates of dispersion without those of groups."""
+        return getattr(self.family.dispersions, "n_own", self.n_dispersions)
+
+    def units(self, scale):
+        """What dispersions are per, (k,), where columns are in units of ``scale``."""
+        out = np.ones(self.n_own)
+        if self.family.is_real:
+            out[:1] = self.unit
+        groups = self.family.groups
+        return out if groups is None else np.append(out, groups.units(self.unit, scale))
+
+    def described(self, scale):
+        """The prior of each dispersion, in words; columns are in units of ``scale``."""
+        dispersions, groups = self.family.dispersions, self.family.groups
+        if groups is None:
+            return dispersions.described(self.unit)
+        units, laws = groups.units(self.unit, scale), groups.dispersions.laws
+        own = dispersions.parts[0].described(self.unit)
+        return own + [law.described(unit) for law, unit in zip(laws, units, strict=True)]
+
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `GeneralisedLinearModel`."""
         log_unit = float(np.log(self.unit))
         kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
+        if self.family.groups is not None:
+            kind = GroupedNormal if self.family.is_conjugate else GroupedModel
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
@@ -167,11 +193,12 @@ class Distribution(NamedTuple):
         p = len(features)
         found = {"b": Variable(np.arange(p), ("feature",))}
         coords = {"feature": [str(name) for name in features]}
-        if self.has_cutpoints:
-            coords["cutpoint"] = [str(k) for k in range(1, self.n_dispersions + 1)]
-            found["cut"] = Variable(np.arange(p, p + self.n_dispersions), ("cutpoint",))
-            return found, coords
         names = ["a"] * fit_intercept + list(self.family.dispersions.names)
+        if self.has_cutpoints:
+            k = self.n_own
+            coords["cutpoint"] = [str(one) for one in range(1, k + 1)]
+            found["cut"] = Variable(np.arange(p, p + k), ("cutpoint",))
+            p, names = p + k, names[k:]
         found |= {name: Variable(np.array(p + j)) for j, name in enumerate(names)}
         return found, coords
 
@@ -192,7 +219,7 @@ class Distribution(NamedTuple):
         """The weight of all rows, (1,), or of each class, for a stream may have them one by one."""
         if self.has_cutpoints:
             codes = np.asarray(rows.y, dtype=np.int64)
-            return np.bincount(codes, rows.weight, self.n_dispersions + 1)
+            return np.bincount(codes, rows.weight, self.n_own + 1)
         return np.array([rows.weight.sum()])
 
     def since(self, rows, other):
@@ -233,16 +260,14 @@ class Frame(NamedTuple):
         out[..., phi] = self.response.family.dispersions.natural(out[..., phi])
         out[..., slopes] *= unit / self.columns.scale
         out[..., intercept] = self._location + unit * out[..., intercept]
-        if self.response.family.is_real:
-            out[..., phi.start] *= unit
+        out[..., phi] *= self.response.units(self.columns.scale)
         return out
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
         out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
         unit = self.response.unit
-        if self.response.family.is_real:
-            out[..., phi.start] /= unit
+        out[..., phi] /= self.response.units(self.columns.scale)
         out[..., phi] = self.response.family.dispersions.standard(out[..., phi])
         out[..., slopes] *= self.columns.scale / unit
         out[..., intercept] = (out[..., intercept] - self._location) / unit
@@ -253,14 +278,19 @@ class Frame(NamedTuple):
         (*_, phi), family = self._places, self.response.family
         n_units = phi.start + (1 if family.is_real else 0)
         linear = n_units * np.log(self.response.unit) - np.log(self.columns.scale).sum()
+        if family.groups is not None:
+            units = family.groups.units(self.response.unit, self.columns.scale)
+            linear += np.log(units).sum()
         return linear + family.dispersions.log_jacobian(u[..., phi])
 
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
-        phi = theta[..., self._places[2]]
+        phi, n = theta[..., self._places[2]], self.response.n_own
+        own, sds, cosine = phi[..., :n], phi[..., n : n + 2], phi[..., n + 2 :]
         if self.response.has_cutpoints:
-            return (np.diff(phi, axis=-1) > 0.0).all(axis=-1)
-        return (phi > 0.0).all(axis=-1)
+            own = np.diff(own, axis=-1)
+        inside = (own > 0.0).all(axis=-1) & (sds > 0.0).all(axis=-1)
+        return inside & (np.abs(cosine) < 1.0).all(axis=-1)
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
@@ -268,7 +298,7 @@ class Frame(NamedTuple):
         gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
         out[..., intercept] += gap
         if self.columns.has_cutpoints:
-            out[..., phi] -= gap
+            out[..., phi.start : phi.start + self.response.n_own] -= gap
         return out
 
     def since(self, other):
@@ -291,8 +321,11 @@ class Frame(NamedTuple):
         out += [at_means] * self.columns.fit_intercept
         of_dispersion = at_means if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
-        k = self.response.n_dispersions
+        k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
+        if self.response.family.groups is not None:
+            of_sds = "of the predictor", "of the predictor, per unit of the column", ""
+            out += of_sds[: self.response.n_dispersions - k]
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property

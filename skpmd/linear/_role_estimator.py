@@ -15,6 +15,7 @@ from skpmd._base.steps import Records
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._rows.table import group_size, is_in_memory, mapped
 from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
+from skpmd.linear._group_estimator import GroupColumns
 from skpmd.linear._make_model import few, per_column
 from skpmd.linear._task import LinearState
 from skpmd.posterior import Posterior
@@ -27,18 +28,19 @@ _PRIORS = {
 }  # fmt: skip
 
 
-class RoleColumns:
+class RoleColumns(GroupColumns):
     """Mixin of estimators; ``_roles`` are the names of parameters that are None or a column."""
 
     _roles = ("offset",)
 
     def _split(self, X):
-        """Columns that have coefficients, the offset of linear predictors and trials, or None."""
+        """Columns with coefficients, the offset of predictors, trials and groups, or None."""
         X, columns = split(X, self._places())
-        return (X, *known_part(columns))
+        return (X, *known_part(columns), columns.get("groups"))
 
     def _places(self):
         roles = {role: getattr(self, role) for role in self._roles}
+        roles["groups"] = self._factor
         return places_of(roles, getattr(self, "feature_names_in_", None), self.n_features_in_)
 
     def _features(self):
@@ -85,6 +87,8 @@ class RoleColumns:
         (442, 100)
         """
         self._validate_params()
+        if self._has_groups:
+            raise ValueError(f"groups={self.groups!r} has no draws of the prior yet: set None.")
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         one = type(self)(**self.get_params(deep=False))
         rows, response = one._given_rows(X, y, None)
@@ -139,7 +143,7 @@ class RoleColumns:
             centre = response.centre + response.location
             scale = self.intercept_prior_scale * response.unit
             priors.append(_PRIORS["normal"].format(centre, scale))
-        priors += response.family.dispersions.described(response.unit)
+        priors += response.described(state.units.scale)
         return {"name": list(names[: len(priors)]), "prior": priors}
 
     def _scale_of_prior(self, default):

@@ -54,6 +54,7 @@ class LinearState(NamedTuple):
     # What predictions average over, if not all particles.
     normal_logits: NormalLogits | None = None
     response: Any = None  # `Classes` or `Distribution`: What y is.
+    effects: Any = None  # `EffectsOfGroups`, if there are groups.
 
 
 class Task(NamedTuple):
@@ -137,7 +138,8 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
         outcome, temperature=options.temperature, shown=shown, remedies=remedies,
         prior_pareto_k=prior_k, **diagnostics,
     )  # fmt: skip
-    if not task.by_steps:
+    family = getattr(task.prior.response, "family", None)
+    if not task.by_steps and getattr(family, "groups", None) is None:
         results.posterior.rows = rows_for_later(
             model, task.rows.data, options.power, own_posterior(results.posterior),
             task.prior, earlier,

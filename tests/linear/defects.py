@@ -220,4 +220,32 @@ DEFECTS = [
         "_FREE = 1e9",
         "linear/test_glm.py",
     ),
+    Defect(
+        "effects of groups use up no degree of freedom of normal rows",
+        "linear/_grouped_normal.py",
+        "free = n - sums.of_y.size",
+        "free = n",
+        "linear/test_groups.py",
+    ),
+    Defect(
+        "effects of groups are at the scales of a horseshoe, taken for coefficients",
+        "linear/_group_effects.py",
+        "model.split(own_particles(posterior)[chosen, :width])",
+        "model.split(model.prior.coefficients(own_particles(posterior)[chosen]))",
+        "linear/test_groups.py",
+    ),
+    Defect(
+        "groups whose rows have no weight are in a fit",
+        "linear/_group_estimator.py",
+        "if codes is None or weight is None or (weight > 0.0).all():",
+        "if True:",
+        "linear/test_groups.py",
+    ),
+    Defect(
+        "determinants of two effects are differences",
+        "linear/_grouped_normal.py",
+        "det = variance * (variance + (half * half).sum(axis=(-1, -2))) + det**2",
+        "det = A[..., 0, 0] * A[..., 1, 1] - A[..., 0, 1] ** 2",
+        "linear/test_groups.py",
+    ),
 ]

@@ -23,7 +23,7 @@ from skpmd.linear._family_kernels import (
     _gammas,
     _log_shares,
 )
-from skpmd.linear._glm import GeneralisedLinearModel, _definite
+from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._response import Between, Distribution, Frame
 
@@ -132,7 +132,7 @@ def test_targets_at_a_point_are_differences_of_gradients(family):
         hessian = differences(
             lambda at: model.log_joint_gradient(at[None], [batch], 0.7)[1][0], point, 1e-5
         )
-        hessian = _definite(-0.5 * (hessian + hessian.T))
+        hessian = definite(-0.5 * (hessian + hessian.T))
         np.testing.assert_allclose(precision, hessian, rtol=1e-5, atol=1e-4 * abs(hessian).max())
 
 
@@ -154,7 +154,7 @@ def test_targets_under_a_gaussian_are_averages(family):
     spread = gradients.std(axis=0)
     assert (np.abs(gradient - gradients.mean(axis=0)) < 0.02 * spread).all()
     hessian = np.linalg.solve(cov, points.T @ gradients / len(points))
-    hessian = _definite(-0.5 * (hessian + hessian.T))
+    hessian = definite(-0.5 * (hessian + hessian.T))
     assert np.abs(precision - hessian).max() < 0.03 * np.abs(hessian).max()
 
 

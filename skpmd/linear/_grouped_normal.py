@@ -1,0 +1,131 @@
+"""Normal rows with an identity link and effects of groups: integrals in closed form.
+
+Of a group's rows, whose design of effects Z has the orthonormal basis Q and the triangle R, all
+that a likelihood needs are Q'y, Q'X and R. What is left of all rows beside these is in one
+triangular matrix, so that rows are looked at once.
+"""
+
+import numpy as np
+
+from skpmd.linear._groups import GroupedModel, group_pieces
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+_RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.
+_TABLE = 1 << 20  # Numbers of a table of particles and groups.
+
+
+class _Sums:
+    """Of all groups: Q'(y, X) (G, q, 1 + w), R (G, q, q), the root of the rest, and weights."""
+
+    def __init__(self, model, batch):
+        of_y, of_x, triangles, root = [], [], [], np.empty((0, 0))
+        for rows, starts in group_pieces(batch):
+            X, y, weight = model.design((batch, rows))
+            y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
+            scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
+            Z = np.sqrt(weight)[:, None]
+            if model.family.groups.slope is not None:
+                Z = np.column_stack([Z, Z[:, 0] * X[:, model.family.groups.column]])
+            parts = [_projected(Z[a:b], scaled[a:b]) for a, b in zip(starts, starts[1:])]  # noqa: B905
+            of_y += [one[0][:, 0] for one in parts]
+            of_x += [one[0][:, 1:] for one in parts]
+            triangles += [one[1] for one in parts]
+            left = np.concatenate([one[2] for one in parts])
+            root = np.linalg.qr(np.concatenate([root.reshape(-1, left.shape[1]), left]), "r")
+        self.of_y, self.of_x, self.triangle = map(np.array, (of_y, of_x, triangles))
+        self.root, self.weight = root, batch.weight.sum()
+
+
+def _projected(Z, rows):
+    """Q' rows, R, and the rows less their projections, of one group."""
+    q, n = Z.shape[1], len(Z)
+    basis, triangle = np.zeros((n, q)), np.zeros((q, q))
+    for j in range(q):  # By Gram and Schmidt, twice, with nothing for a column that is another.
+        left = Z[:, j]
+        for _ in range(2):
+            along = basis.T @ left
+            triangle[:, j] += along
+            left = left - basis @ along
+        length = np.linalg.norm(left)
+        if length > _RANK * np.linalg.norm(Z[:, j]):
+            basis[:, j], triangle[j, j] = left / length, length
+    along = basis.T @ rows
+    return along, triangle, rows - basis @ along
+
+
+class GroupedNormal(GroupedModel):
+    """Normal rows with an identity link; see `GroupedModel`."""
+
+    _known = None, None
+
+    def _sums(self, batch):
+        """`_Sums` of a batch, which are taken once."""
+        if self._known[0] is not batch.X:
+            self._known = batch.X, _Sums(self, batch)
+        return self._known[1]
+
+    def _add_sums(self, coefficients, order, batches, total, gradient):
+        slopes, phi, sds = self.split(coefficients)
+        factor, variance, w = self.factor(sds), phi[:, 0] ** 2, slopes.shape[1]
+        by_factor, by_variance = np.zeros(factor.shape), np.zeros(len(phi))
+        for batch in batches:
+            sums = self._sums(batch)
+            left = sums.root[:, 0] - slopes @ sums.root[:, 1:].T
+            squares, n = np.einsum("ij,ij->i", left, left), sums.weight
+            # What a group's rows have of the noise and not of its effects is a factor by itself.
+            free = n - sums.of_y.size
+            total -= 0.5 * (squares / variance + free * np.log(variance))
+            total -= n * (0.5 * _LOG_TWO_PI + self.log_unit)
+            if order:
+                by_variance += 0.5 * (squares / variance - free) / variance
+                gradient[:, :w] += (left @ sums.root[:, 1:]) / variance[:, None]
+            step = max(1, _TABLE // sums.of_y.size)
+            for i in range(0, len(slopes), step):
+                some = slice(i, i + step)
+                self._add_between(sums, (slopes[some], variance[some], factor[some]), order,
+                                  total[some], None if gradient is None else gradient[some],
+                                  (by_factor[some], by_variance[some]))  # fmt: skip
+        if order:
+            by_phi = 2.0 * phi * by_variance[:, None]
+            by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
+            gradient[:, w:] += self.family.dispersions.pull_back(
+                coefficients[:, w:], np.hstack([phi, sds]), by_all
+            )
+
+    def _add_between(self, sums, known, order, total, gradient, by):
+        """Add log N(c; 0, A) of all groups, with c = Q'(y - X b) and A = sigma^2 I + R L L' R'."""
+        slopes, variance, factor = known
+        G, q = sums.of_y.shape
+        c = sums.of_y - (slopes @ sums.of_x.reshape(G * q, -1).T).reshape(-1, G, q)
+        lower = np.zeros((len(slopes), q, q))
+        lower[:, 0, 0] = factor[:, 0]
+        if q > 1:
+            lower[:, 1, 0], lower[:, 1, 1] = factor[:, 1], factor[:, 2]
+        half = sums.triangle @ lower[:, None]
+        A = half @ half.swapaxes(-1, -2) + variance[:, None, None, None] * np.eye(q)
+        inverse, det = _inverse(A, variance[:, None], half)
+        h = np.einsum("mgab,mgb->mga", inverse, c)
+        total -= 0.5 * (np.log(det).sum(axis=1) + np.einsum("mga,mga->m", h, c))
+        if not order:
+            return
+        gradient[:, : slopes.shape[1]] += h.reshape(len(h), -1) @ sums.of_x.reshape(G * q, -1)
+        of_a = 0.5 * (h[..., :, None] * h[..., None, :] - inverse)
+        by[1][:] += np.einsum("mgaa->m", of_a)
+        of_lower = 2.0 * (sums.triangle.swapaxes(1, 2) @ (of_a @ half)).sum(axis=1)
+        by[0][:, 0] += of_lower[:, 0, 0]
+        if q > 1:
+            by[0][:, 1] += of_lower[:, 1, 0]
+            by[0][:, 2] += of_lower[:, 1, 1]
+
+
+def _inverse(A, variance, half):
+    """Inverses and determinants of matrices A = H H' + variance I (..., q, q), q = 1 or 2."""
+    if A.shape[-1] == 1:
+        return 1.0 / A, A[..., 0, 0]
+    # A sum of what is not negative: of a small variance nothing is left of a difference.
+    det = half[..., 0, 0] * half[..., 1, 1] - half[..., 0, 1] * half[..., 1, 0]
+    det = variance * (variance + (half * half).sum(axis=(-1, -2))) + det**2
+    inverse = np.empty(A.shape)
+    inverse[..., 0, 0], inverse[..., 1, 1] = A[..., 1, 1] / det, A[..., 0, 0] / det
+    inverse[..., 0, 1] = inverse[..., 1, 0] = -A[..., 0, 1] / det
+    return inverse, det
