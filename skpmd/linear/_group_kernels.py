@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-_POISSON = 2  # As in `skpmd.linear._family_kernels`.
+_POISSON = 1  # The kind of counts; that of single trials is 0.
 _PASSES, _NEAR = 60, 0.2  # As of its searches for modes: nodes need not be at these.
 _MOST = 40.0  # Effects beyond are held there, where e^-z is next to nothing.
 _MOST_PRODUCT = 640.0  # Logs of products of factors 1 + e^z are to be smaller.

@@ -20,9 +20,9 @@ from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._design import gauss_hermite
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
-from skpmd.linear._family_kernels import KINDS, integrate_groups
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
+from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._priors import precision_matrix
 
 # Nodes a dimension. A group has the first rule whose integral differs from that of the one before
@@ -32,7 +32,7 @@ _RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 _OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
 _LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
-_ROWS, _TABLE = 1 << 10, 1 << 16  # Rows of a piece, and numbers of its tables.
+_ROWS, _TABLE = 1 << 10, 1 << 17  # Rows of a piece, and numbers of its tables.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -239,8 +239,8 @@ class GroupedModel(GeneralisedLinearModel):
         found at the particles' median and where effects vary much.
         """
         slopes, phi, sds = known
-        groups, kind, factor = self.family.groups, KINDS[self.family.name], self.factor(sds)
-        columns, x = self._columns(batch, rows), np.zeros(starts[-1])
+        groups, factor, x = self.family.groups, self.factor(sds), None
+        columns = self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
@@ -251,11 +251,11 @@ class GroupedModel(GeneralisedLinearModel):
 
         def call(some, start, rule, order):
             table = self._predictors(slopes_of[some], batch, rows)
-            m = len(table)
-            own, of_factor = np.ascontiguousarray(phi_of[some]), factor_of[some]
-            values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
-            by_phi, moments = np.zeros(own.shape), np.empty((m, n_groups if order == 2 else 0, 7))
+            own, of_factor = phi_of[some], factor_of[some]
             if is_fast:
+                m, kind = len(table), int(self.family.name == "poisson")
+                values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
+                moments = np.empty((m, n_groups if order == 2 else 0, 7))
                 # So improbable are rows beyond that no particle with some of them has a weight.
                 np.clip(table, -_LARGEST, _LARGEST, out=table)
                 largest = float(np.abs(table).max())
@@ -265,14 +265,10 @@ class GroupedModel(GeneralisedLinearModel):
                     start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
                     rules.log_weights, order, values, by_factor, moments,
                 )  # fmt: skip
-                table = turned.T
-                return some, values, table, by_factor, by_phi, moments
-            integrate_groups(
-                kind, self.family.code, table, *columns, own, starts, x, of_factor, start, rule,
-                rules.first, rules.nodes, rules.log_weights, order, values, by_factor, by_phi,
-                moments,
-            )  # fmt: skip
-            return some, values, table, by_factor, by_phi, moments
+                return some, values, turned.T, by_factor, np.zeros(own.shape), moments
+            of_rows = *columns, starts, x
+            known = table, own, of_factor
+            return some, *integrate_groups(self.family, of_rows, known, start, rule, rules, order)
 
         slopes_of, phi_of, factor_of = (_references(one, factor) for one in (slopes, phi, factor))
         both = slice(0, len(factor_of))
