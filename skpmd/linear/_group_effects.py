@@ -16,7 +16,7 @@ from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._groups import group_pieces
 
-_NUMBERS, _FEWEST, _MOST = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
+_NUMBERS, _FEWEST, _MAX = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
 
 
@@ -119,7 +119,7 @@ def effects_of(task, posterior):
     if groups is None:
         return None
     G, q = len(groups.labels), groups.n_effects
-    M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MOST, len(posterior.weights))))
+    M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MAX, len(posterior.weights))))
     rng = np.random.default_rng(0)
     chosen = rng.permutation(systematic(posterior.weights, M, rng))
     # A posterior has coefficients where models may have other coordinates; scales come after.
@@ -135,10 +135,10 @@ def effects_of(task, posterior):
             codes = batch.group[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
-            told = codes < G  # Of rows without a group nothing is told.
-            own = _Conditional(moments[:, told].transpose(2, 1, 0), factor, q)
-            mean[codes[told]], square[codes[told]] = own.mean, own.square
-            draws[codes[told]] = own.draws(_strata(M, rng, told.sum()))
+            has_group = codes < G  # Rows without a group are in none of them.
+            own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
+            mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
+            draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
     names = ("intercept",) if groups.slope is None else ("intercept", groups.slope)
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
     return EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)

@@ -12,8 +12,8 @@ from numba import njit
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 _POISSON = 1  # The kind of counts; that of single trials is 0.
 _PASSES, _NEAR = 60, 0.2  # As of its searches for modes: nodes need not be at these.
-_MOST = 40.0  # Effects beyond are held there, where e^-z is next to nothing.
-_MOST_PRODUCT = 640.0  # Logs of products of factors 1 + e^z are to be smaller.
+_MAX = 40.0  # Effects beyond are held there, where e^-z is next to nothing.
+_MAX_PRODUCT = 640.0  # Logs of products of factors 1 + e^z are to be smaller.
 
 
 @njit(**_KERNEL)
@@ -57,7 +57,7 @@ def _modes(kind, raised, total, hits, sd, z, precision):
     B, scratch, mean, spread = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     for step in range(_PASSES):
         for i in range(m):
-            at[i] = min(max(sd[i] * z[i], -_MOST), _MOST)
+            at[i] = min(max(sd[i] * z[i], -_MAX), _MAX)
         _exponential(at, B, scratch)
         for i in range(m):
             mean[i] = total[i] * B[i] if kind == _POISSON else 0.0
@@ -97,9 +97,9 @@ def _products(raised, factor, m, n_nodes, step, ratio, share, log_centre):
     """
     product = np.empty((n_nodes + 1) * m)
     last, n = n_nodes * m, len(raised)
-    for begin in range(0, n, step):
+    for start in range(0, n, step):
         product[:] = 1.0
-        for j in range(begin, min(begin + step, n)):
+        for j in range(start, min(start + step, n)):
             for k in range(n_nodes + 1):
                 for i in range(m):
                     product[k * m + i] *= 1.0 + raised[j, i] * factor[k * m + i]
@@ -108,7 +108,7 @@ def _products(raised, factor, m, n_nodes, step, ratio, share, log_centre):
         for k in range(n_nodes):
             for i in range(m):
                 ratio[k * m + i] *= product[last + i] / product[k * m + i]
-        if begin + step < n:  # Of more rows they would be no numbers.
+        if start + step < n:  # Of more rows they would be no numbers.
             for k in range(last):
                 share[k] += math.log(ratio[k])
                 ratio[k] = 1.0
@@ -157,7 +157,7 @@ def integrate_intercepts(
             t = nodes[head + k] if k < K else 0.0  # What others are in units of comes last.
             for i in range(m):
                 z[k * m + i] = centre[i] + t * width[i]
-                at[k * m + i] = min(max(sd[i] * z[k * m + i], -_MOST), _MOST)
+                at[k * m + i] = min(max(sd[i] * z[k * m + i], -_MAX), _MAX)
         _exponential(at, factor, small)
         far = 0.0
         for k in range(size):
@@ -169,7 +169,7 @@ def integrate_intercepts(
                 for i in range(m):
                     share[k * m + i] -= total[i] * factor[k * m + i]
         else:
-            step = int(_MOST_PRODUCT / (far + largest + 1.0))
+            step = int(_MAX_PRODUCT / (far + largest + 1.0))
             _products(raised[lo:hi], factor, m, K, step, ratio, share, log_centre)
         for k in range(K):
             for i in range(m):

@@ -9,16 +9,16 @@ import numpy as np
 
 _PASSES = 60  # Newton's steps to groups' modes, halved ones included.
 _NEAR = 0.2  # They end where one is shorter, in sds: nodes need not be at the mode itself.
-_LEAST_PRECISION = 0.2  # Of an effect in units of its prior, where a density is not concave.
+_MIN_PRECISION = 0.2  # Of an effect in units of its prior, where a density is not concave.
 _NUMBERS = 1 << 17  # Of a table of nodes.
 
 
 def integrate_groups(family, rows, known, start, rule, rules, order):
     """Log of the integral of each group's rows over its effects.
 
-    ``rows`` are y, sizes, weights, where groups begin and what slopes are multiplied by, or None;
+    ``rows`` are y, sizes, weights, where groups start and what slopes are multiplied by, or None;
     ``known`` are predictors (m, n), dispersions (m, k) and the lower triangles (m, 3) of a factor
-    of the effects' covariance, which are it times z ~ N(0, I). Searches for modes begin at
+    of the effects' covariance, which are it times z ~ N(0, I). Searches for modes start at
     ``start`` (G, 2). Group g has the nodes of ``rule[g]``; none, where that is negative.
 
     Returns integrals (m, G) and, at ``order`` 1, averages over the effects given the rows of
@@ -75,8 +75,8 @@ class _Rows:
     def of_group(self, table, g):
         """What a group has of numbers in a row, (m, n)."""
         end = self.ends[g]
-        begin = self.ends[g - 1] if g else 0
-        return table[begin:end].reshape(self.shape[1], -1)
+        first = self.ends[g - 1] if g else 0
+        return table[first:end].reshape(self.shape[1], -1)
 
     def sums(self, table, power=0):
         """Sums over rows (G, m), times a power of x."""
@@ -110,7 +110,7 @@ def _centred(rows, start):
         r0, r1 = s0 * g0 + s1 * g1 - z[..., 0], s2 * g1 - z[..., 1]
         p0 = 1.0 + s0 * s0 * h0 + 2.0 * s0 * s1 * h1 + s1 * s1 * h2
         p1, p2 = s2 * (s0 * h1 + s1 * h2), 1.0 + s2 * s2 * h2
-        is_concave = (p0 > _LEAST_PRECISION) & (p0 * p2 - p1 * p1 > _LEAST_PRECISION * p0)
+        is_concave = (p0 > _MIN_PRECISION) & (p0 * p2 - p1 * p1 > _MIN_PRECISION * p0)
         p0, p2 = (np.where(is_concave, p, np.maximum(np.abs(p), 1.0)) for p in (p0, p2))
         c0 = np.sqrt(p0)
         c1 = np.where(is_concave, p1, 0.0) / c0

@@ -270,7 +270,7 @@ class GroupedModel(GeneralisedLinearModel):
             known = table, own, of_factor
             return some, *integrate_groups(self.family, of_rows, known, start, rule, rules, order)
 
-        slopes_of, phi_of, factor_of = (_references(one, factor) for one in (slopes, phi, factor))
+        slopes_of, phi_of, factor_of = (_probes(one, factor) for one in (slopes, phi, factor))
         both = slice(0, len(factor_of))
         at_median = self._predictors(slopes_of[:1], batch, rows)
         is_fast = is_fast and np.abs(at_median).max() < 0.5 * _LARGEST
@@ -402,7 +402,7 @@ def group_pieces(batch, most=_ROWS):
         first = last
 
 
-def _references(table, factor):
+def _probes(table, factor):
     """A table's median over particles, and its row where effects vary much."""
     if len(factor) == 1:
         return np.ascontiguousarray(table)
