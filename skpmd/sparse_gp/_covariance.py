@@ -69,7 +69,7 @@ class KernelCovariance:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        form, self._limits = _form(kernel), _limits(kernel)
+        form, self._limits = _form(kernel), limits(kernel)
         is_fast = form is not None and len(form[1]) == 1
         self.fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
@@ -231,7 +231,7 @@ def _squared(A, B):
     return squared_distances(A, B)
 
 
-def _limits(kernel):
+def limits(kernel):
     """The least and the largest theta that are evaluated, (2, d): columns may be in any units."""
     with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
         low, high = np.reshape(kernel.bounds, (-1, 2)).T
