@@ -18,6 +18,7 @@ _STEP = 1e-5  # Step of differences in theta.
 # draw wild ones, which have no weight in the end, and they must not overflow.
 _MAX_LOG, _MAX_BOUND = 100.0, 700.0
 _FAR = 1e4  # Rows so many length scales apart have their distances from differences.
+_NOWHERE = 1e145  # Length scales, whose squares are numbers: rows are no farther away.
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
 
@@ -103,7 +104,7 @@ class KernelCovariance:
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self.fast.at(theta)
-        squared = _squared(A / term.length_scale, B / term.length_scale)
+        squared = _squared(*(in_lengths(rows, term.length_scale) for rows in (A, B)))
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
@@ -189,8 +190,9 @@ class _Fast:
     def cross_gradient(self, theta, A, B, W):
         """Gradient in theta of sum_ij W_ij k(a_i, b_j)."""
         term = self.at(theta)
-        centre = (B / term.length_scale).mean(axis=0)
-        A, B = A / term.length_scale - centre, B / term.length_scale - centre
+        A, B = (in_lengths(rows, term.length_scale) for rows in (A, B))
+        centre = B.mean(axis=0)
+        A, B = A - centre, B - centre
         squared, by_scales = _squared(A, B), np.zeros(A.shape[1])
         if self._scale[1] is not None:
             slope = np.empty_like(squared)
@@ -229,6 +231,12 @@ def _squared(A, B):
     if max(np.abs(A - middle).max(initial=0.0), np.abs(B - middle).max(initial=0.0)) > _FAR:
         return cdist(A, B, "sqeuclidean")
     return squared_distances(A, B)
+
+
+def in_lengths(X, length_scale):
+    """Rows (n, d) in length scales, which are numbers however far away rows are."""
+    with np.errstate(over="ignore"):
+        return np.clip(X / length_scale, -_NOWHERE, _NOWHERE)
 
 
 def limits(kernel):
