@@ -70,7 +70,7 @@ class KernelCovariance:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        form, self._limits = _form(kernel), limits(kernel)
+        form, self._limits = _form(kernel), theta_limits(kernel)
         is_fast = form is not None and len(form[1]) == 1
         self.fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
@@ -239,7 +239,7 @@ def in_lengths(X, length_scale):
         return np.clip(X / length_scale, -_NOWHERE, _NOWHERE)
 
 
-def limits(kernel):
+def theta_limits(kernel):
     """The least and the largest theta that are evaluated, (2, d): columns may be in any units."""
     with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
         low, high = np.reshape(kernel.bounds, (-1, 2)).T

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd._runtime.call import out_of_time, phase, write
-from skpmd.sparse_gp._covariance import KernelCovariance, limits
+from skpmd.sparse_gp._covariance import KernelCovariance, theta_limits
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
 from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
@@ -96,7 +96,7 @@ def refuse_kernel(kernel):
     with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
         theta = kernel.theta
         low, high = kernel.bounds.T if len(theta) else np.zeros((2, 0))
-        least, most = limits(kernel)
+        least, most = theta_limits(kernel)
     if not (np.isfinite(theta).all() and (low <= high).all()):
         raise ValueError(
             f"kernel={kernel} has a hyperparameter that is not positive, or whose lower bound is "
