@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtri
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_count, check_level
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
@@ -68,13 +69,13 @@ class EffectsOfGroups(NamedTuple):
         """
         return np.moveaxis(np.quantile(self.draws[:-1], check_level(level), axis=2), 0, 2)
 
-    def rank_probabilities(self, effect: int = 0, n_ranks: int = 10) -> Array:
+    def rank_probabilities(self, effect: int | str = 0, n_ranks: int = 10) -> Array:
         """Probabilities that a group has the largest effect, the second largest, and so on.
 
         Parameters
         ----------
-        effect : int, default=0
-            Place of the effect in ``names``.
+        effect : int or str, default=0
+            The effect, by its place in ``names`` or its name.
         n_ranks : int, default=10
             How many ranks, at most.
 
@@ -82,10 +83,15 @@ class EffectsOfGroups(NamedTuple):
         -------
         ndarray of shape (n_groups, n_ranks)
             A row for each group; each column adds up to 1.
+
+        Raises
+        ------
+        ValueError
+            If there is no such effect, or ``n_ranks`` is not a positive integer.
         """
-        table = self.draws[:-1, effect]
+        table = self.draws[:-1, place_of_effect(self, effect)]
         G, M = table.shape
-        order = np.argsort(-table, axis=0, kind="stable")[: min(n_ranks, G)]
+        order = np.argsort(-table, axis=0, kind="stable")[: check_count("n_ranks", n_ranks)]
         return np.stack([np.bincount(one, minlength=G) / M for one in order], axis=1)
 
     def summary(self, level: float = 0.9) -> dict[str, Array]:
@@ -110,6 +116,16 @@ class EffectsOfGroups(NamedTuple):
             "mean": self.mean.ravel(), "sd": self.std.ravel(), "lower": ends[:, 0],
             "upper": ends[:, 1], "p_largest": first.ravel(),
         }  # fmt: skip
+
+
+def place_of_effect(effects, effect):
+    """The place of an effect among the names of `EffectsOfGroups`; ValueError if there is none."""
+    names = list(effects.names)
+    if isinstance(effect, str) and effect in names:
+        return names.index(effect)
+    if isinstance(effect, Integral) and not isinstance(effect, bool) and 0 <= effect < len(names):
+        return int(effect)
+    raise ValueError(f"effect must be a place or a name among {names}, got {effect!r}.")
 
 
 def effects_of(task, posterior):
@@ -139,9 +155,17 @@ def effects_of(task, posterior):
             own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
             mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
-    names = ("intercept",) if groups.slope is None else ("intercept", groups.slope)
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    return EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)
+    return EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, chosen)
+
+
+def effects_of_prior(groups, factor, rng):
+    """`EffectsOfGroups` of draws of the prior, whose covariances have the ``factor`` (m, 3)."""
+    (G, q), m = (len(groups.labels), groups.n_effects), len(factor)
+    z = rng.standard_normal((G + 1, 2, m))
+    draws = np.stack([_effects(factor, *one)[:q] for one in z])
+    mean, std = draws[:-1].mean(axis=2), draws[:-1].std(axis=2)
+    return EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, np.arange(m))
 
 
 def slope_of(groups, X, centre):
@@ -206,12 +230,15 @@ class GroupedMixture(FamilyMixture):
         self._table, self._place = effects.draws, np.where(codes < 0, new, codes).astype(np.int64)
         return self
 
-    def sample_groups(self, n_samples, rng):
+    def sample_groups(self, n_samples, rng, chosen=None):
         """Draws (n_samples, n) with one particle for all rows, and one effect for each group.
 
-        Rows of one new group share its effect, and each row without a group has its own.
+        Rows of one new group share its effect, and each row without a group has its own. Particles
+        are ``chosen`` (n_samples,), by default at random.
         """
-        chosen, part = rng.integers(len(self.weights), size=n_samples), copy(self)
+        if chosen is None:
+            chosen = rng.integers(len(self.weights), size=n_samples)
+        part = copy(self)
         new = np.flatnonzero(self._codes < 0)
         label = np.where(self._codes == -1, np.arange(len(self)), self._codes)[new]
         _, which = np.unique(label, return_inverse=True)

@@ -55,6 +55,7 @@ class LinearState(NamedTuple):
     normal_logits: NormalLogits | None = None
     response: Any = None  # `Classes` or `Distribution`: What y is.
     effects: Any = None  # `EffectsOfGroups`, if there are groups.
+    roles: dict | None = None  # Places of columns of X that play roles in the fit, by roles.
 
 
 class Task(NamedTuple):

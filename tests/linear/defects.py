@@ -248,4 +248,25 @@ DEFECTS = [
         "det = A[..., 0, 0] * A[..., 1, 1] - A[..., 0, 1] ** 2",
         "linear/test_groups.py",
     ),
+    Defect(
+        "a row is in the group that it is predicted from",
+        "linear/_group_left_out.py",
+        "is_left = np.eye(k, dtype=bool) if weight is None",
+        "is_left = np.roll(np.eye(k, dtype=bool), 1, 0) if weight is None",
+        "linear/test_group_rows.py",
+    ),
+    Defect(
+        "parameters that are set after a fit are those of the fit",
+        "linear/_role_estimator.py",
+        "if state is not None and state.roles is not None:",
+        "if state is None:",
+        "linear/test_group_rows.py",
+    ),
+    Defect(
+        "effects of groups in draws of the prior are those of one of them",
+        "linear/_group_effects.py",
+        "draws = np.stack([_effects(factor, *one)[:q] for one in z])",
+        "draws = np.stack([_effects(factor, *z[0])[:q] for _ in z])",
+        "linear/test_group_rows.py",
+    ),
 ]
