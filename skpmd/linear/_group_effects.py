@@ -128,9 +128,12 @@ def place_of_effect(effects, effect):
     raise ValueError(f"effect must be a place or a name among {names}, got {effect!r}.")
 
 
-def effects_of(task, posterior):
-    """`EffectsOfGroups` of a fit; None without groups."""
-    response, model = task.prior.response, task.model
+def effects_of(model, prior, batches, posterior):
+    """`EffectsOfGroups` that have rows in the batches; None without groups.
+
+    The `PriorOfRows` says what units are.
+    """
+    response = prior.response
     groups = getattr(getattr(response, "family", None), "groups", None)
     if groups is None:
         return None
@@ -141,22 +144,30 @@ def effects_of(task, posterior):
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
     known = model.split(own_particles(posterior)[chosen, :width])
-    units = response.units(task.prior.units.scale)[response.n_own :][:q]
+    units = response.units(prior.units.scale)[response.n_own :][:q]
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
-    mean, square = np.zeros((G, q)), np.zeros((G, q))
+    mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
-    for batch in task.rows.whole():
+    for batch in batches:
         for rows, starts in group_pieces(batch, _MOMENTS // M):
             codes = batch.group[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
-            has_group = codes < G  # Rows without a group are in none of them.
+            has_group = codes >= 0  # Rows without a group are in none of them.
             own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
             mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
+            is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    return EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, chosen)
+    found = EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, chosen)
+    known = is_known[:G]
+    if known.all():
+        return found
+    is_known[G] = True
+    return found._replace(
+        labels=groups.labels[known], mean=mean[known], std=std[known], draws=draws[is_known]
+    )
 
 
 def effects_of_prior(groups, factor, rng):

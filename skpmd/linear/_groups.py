@@ -129,6 +129,13 @@ def grouped(family, groups):
     return out
 
 
+def with_labels(response, labels):
+    """The same `Distribution` of groups with these labels, of which there may be more."""
+    family = copy.copy(response.family)
+    family.groups = family.groups._replace(labels=labels)
+    return response._replace(family=family)
+
+
 class _Rules:
     """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
 

@@ -269,4 +269,18 @@ DEFECTS = [
         "draws = np.stack([_effects(factor, *z[0])[:q] for _ in z])",
         "linear/test_group_rows.py",
     ),
+    Defect(
+        "rows of a group that had others before are in one of their own",
+        "linear/_group_rows.py",
+        "group[first] > group[:first].max(initial=-1)",
+        "group[first] >= group[:first].max(initial=-1)",
+        "linear/test_group_rows.py",
+    ),
+    Defect(
+        "shards call their groups by codes of their own",
+        "linear/_group_estimator.py",
+        "group=code[own].astype(np.int64)",
+        "group=own",
+        "linear/test_group_rows.py",
+    ),
 ]

@@ -8,7 +8,10 @@ from scipy.stats import norm, t
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
+import skpmd
 from skpmd import BayesianGLMRegressorPMD, GaussianMixturePMD
+from skpmd._base import retained
+from skpmd.data import Blocks
 from skpmd.linear._group_left_out import of_groups, of_rows
 from skpmd.metrics import log_predictive_density_scorer
 from skpmd.model_comparison import loo
@@ -224,3 +227,95 @@ def test_draws_of_the_prior_share_effects_in_groups():
     with_slope = clone(model).set_params(slopes={1: [0]}).sample_prior_y(X, y, n_samples=50)
     assert with_slope.shape == (22, 50)
     assert np.ptp(with_slope[:4], axis=0).min() > 1e-3
+
+
+# ------------------------------------------------------------------- streams and shards
+def off(found, whole):
+    """How many sds means are off where columns are zero, and by what share sds are."""
+    gap = found.posterior_.mean() - whole.posterior_.mean()
+    at = len(found.coef_)
+    gap[at] = found.intercept_ - whole.intercept_  # Centres are those of the first part.
+    spread = found.posterior_.std() / whole.posterior_.std() - 1.0
+    return np.abs(gap / whole.posterior_.std()).max(), np.abs(np.delete(spread, at)).max()
+
+
+@pytest.mark.parametrize("family", ["binomial", pytest.param("normal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("room", [1 << 21, 150])
+def test_a_stream_of_whole_groups_is_a_fit_to_all(family, room, monkeypatch):
+    monkeypatch.setattr(retained, "_MAX_NUMBERS", room)
+    X, y = table(60, 5, 1.0, family=family)
+    model = BayesianGLMRegressorPMD(family, groups=[1], random_state=0)
+    whole, stream = clone(model).fit(X, y), clone(model)
+    for part in np.split(np.arange(300), 3):
+        stream.partial_fit(X[part], y[part])
+    mean, sd = off(stream, whole)
+    # 2,400 effective draws of either have standard errors of .03 and 2 %.
+    assert mean < 0.1
+    assert sd < 0.08
+    labels = np.arange(60.0) if room > 150 else np.arange(40.0, 60.0)
+    np.testing.assert_array_equal(stream.group_effects_.labels, labels)
+    known = np.isin(whole.group_effects_.labels, labels)
+    effects = whole.group_effects_.mean[known]
+    np.testing.assert_allclose(stream.group_effects_.mean, effects, atol=0.05)
+    if room > 150:
+        np.testing.assert_allclose(stream.predict(X), whole.predict(X), atol=0.01)
+        return
+    # Groups whose rows are gone are like new ones.
+    assert stream.predict(X[[0]]) == stream.predict([[X[0, 0], 999.0]])
+    before, effects = stream._state, stream.group_effects_
+    with pytest.raises(ValueError, match=r"groups=\[1\]: 0.0 had rows in an earlier part"):
+        stream.partial_fit(X[[0, -1]], y[[0, -1]])
+    assert stream._state is before
+    assert stream.group_effects_ is effects
+    with pytest.raises(ValueError, match=r"estimators\[0\] has had more rows than it holds"):
+        skpmd.merge([stream, whole])
+
+
+def test_groups_that_come_in_parts_are_put_together():
+    pd = pytest.importorskip("pandas")
+    X, y = table(20, 6, 1.0, family="normal")
+    names = np.array([None, *(f"s{g}" for g in range(1, 20))], dtype=object)
+    frame = pd.DataFrame({"x": X[:, 0], "school": names[X[:, 1].astype(int)]})
+    model = BayesianGLMRegressorPMD(groups=["school"], random_state=0)
+    whole, parts = clone(model).fit(frame, y), [slice(0, 50), slice(50, 101), slice(101, 120)]
+    stream, shuffled = clone(model), np.random.default_rng(0).permutation(120)
+    for part in parts:
+        stream.partial_fit(frame.iloc[shuffled[part]], y[shuffled[part]])
+    later = clone(model).fit(frame[:70], y[:70]).partial_fit(frame[70:], y[70:])
+    merged = skpmd.merge([clone(model).fit(frame[k::2], y[k::2]) for k in range(2)])
+    for found in (stream, later, merged):
+        mean, sd = off(found, whole)
+        assert mean < 0.12
+        assert sd < 0.1
+        effects = found.group_effects_
+        order = np.argsort(effects.labels)
+        np.testing.assert_array_equal(effects.labels[order], sorted(names[1:]))
+        expected = whole.group_effects_
+        np.testing.assert_array_equal(np.sort(expected.labels), expected.labels)
+        np.testing.assert_allclose(effects.mean[order], expected.mean, atol=0.03)
+        np.testing.assert_allclose(found.predict(frame), whole.predict(frame), atol=0.03)
+
+
+@pytest.mark.parametrize("given", [{"total_samples": 100}, {"half_life": 9.0}, {"forgetting": 0.1}])
+def test_no_share_of_a_group_is_taken(fitted, given):
+    _, X, y = fitted
+    model = BayesianGLMRegressorPMD("binomial", groups=[1], **given)
+    with pytest.raises(ValueError, match=f"{next(iter(given))}=.* with groups="):
+        model.partial_fit(X, y)
+
+
+def test_blocks_are_fitted_where_their_rows_are_in_memory(fitted, monkeypatch):
+    fit, X, y = fitted
+    model, blocks = clone(fit), [X[:50], X[50:]]
+    together = clone(model).fit(Blocks(blocks), y)
+    np.testing.assert_array_equal(together.coef_, fit.coef_)
+    np.testing.assert_array_equal(together.predict(Blocks(blocks)), fit.predict(X))
+    whole = clone(model).partial_fit(X, y)
+    np.testing.assert_array_equal(clone(model).partial_fit(Blocks(blocks), y).coef_, whole.coef_)
+    monkeypatch.setattr("skpmd._rows.table._GROUP", 1)
+    monkeypatch.setattr("skpmd._rows.table._MAX_BLOCK", 33)
+    with pytest.raises(ValueError, match=r"groups=\[1\] needs all rows .* call partial_fit"):
+        clone(model).fit(Blocks(blocks), y)
+    parts = clone(model).partial_fit(Blocks(blocks), y)
+    assert max(off(parts, whole)) < 0.1
+    np.testing.assert_array_equal(parts.predict(Blocks(blocks)), parts.predict(X))
