@@ -39,6 +39,10 @@ class EffectsOfGroups(NamedTuple):
         Lower triangle of a factor of the effects' covariance, row by row, of each particle.
     particles : ndarray of shape (n_draws,), int
         Places of these in ``posterior_.particles``.
+    group : str
+        Name of the column of groups.
+    link : str
+        Link of the mean of y, of which the linear predictor is in units.
     """
 
     labels: Array
@@ -48,6 +52,8 @@ class EffectsOfGroups(NamedTuple):
     draws: Array
     factor: Array
     particles: Array
+    group: str
+    link: str
 
     def interval(self, level: float = 0.9) -> Array:
         """Central credible intervals, shape (n_groups, n_effects, 2).
@@ -69,6 +75,32 @@ class EffectsOfGroups(NamedTuple):
         """
         return np.moveaxis(np.quantile(self.draws[:-1], check_level(level), axis=2), 0, 2)
 
+    def place_of(self, effect: int | str) -> int:
+        """The place of an effect in ``names``.
+
+        Parameters
+        ----------
+        effect : int or str
+            Its place or its name.
+
+        Returns
+        -------
+        int
+            Its place.
+
+        Raises
+        ------
+        ValueError
+            If there is no such effect.
+        """
+        names = list(self.names)
+        if isinstance(effect, str) and effect in names:
+            return names.index(effect)
+        is_place = isinstance(effect, Integral) and not isinstance(effect, bool)
+        if not (is_place and 0 <= effect < len(names)):
+            raise ValueError(f"effect must be a place or a name among {names}, got {effect!r}.")
+        return int(effect)
+
     def rank_probabilities(self, effect: int | str = 0, n_ranks: int = 10) -> Array:
         """Probabilities that a group has the largest effect, the second largest, and so on.
 
@@ -89,7 +121,7 @@ class EffectsOfGroups(NamedTuple):
         ValueError
             If there is no such effect, or ``n_ranks`` is not a positive integer.
         """
-        table = self.draws[:-1, place_of_effect(self, effect)]
+        table = self.draws[:-1, self.place_of(effect)]
         G, M = table.shape
         order = np.argsort(-table, axis=0, kind="stable")[: check_count("n_ranks", n_ranks)]
         return np.stack([np.bincount(one, minlength=G) / M for one in order], axis=1)
@@ -116,16 +148,6 @@ class EffectsOfGroups(NamedTuple):
             "mean": self.mean.ravel(), "sd": self.std.ravel(), "lower": ends[:, 0],
             "upper": ends[:, 1], "p_largest": first.ravel(),
         }  # fmt: skip
-
-
-def place_of_effect(effects, effect):
-    """The place of an effect among the names of `EffectsOfGroups`; ValueError if there is none."""
-    names = list(effects.names)
-    if isinstance(effect, str) and effect in names:
-        return names.index(effect)
-    if isinstance(effect, Integral) and not isinstance(effect, bool) and 0 <= effect < len(names):
-        return int(effect)
-    raise ValueError(f"effect must be a place or a name among {names}, got {effect!r}.")
 
 
 def effects_of(model, prior, batches, posterior):
@@ -160,7 +182,10 @@ def effects_of(model, prior, batches, posterior):
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
             is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    found = EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, chosen)
+    known_as = groups.factor, response.family.link
+    found = EffectsOfGroups(
+        groups.labels, groups.names, mean, std, draws, factor, chosen, *known_as
+    )
     known = is_known[:G]
     if known.all():
         return found
@@ -170,13 +195,17 @@ def effects_of(model, prior, batches, posterior):
     )
 
 
-def effects_of_prior(groups, factor, rng):
+def effects_of_prior(family, factor, rng):
     """`EffectsOfGroups` of draws of the prior, whose covariances have the ``factor`` (m, 3)."""
+    groups = family.groups
     (G, q), m = (len(groups.labels), groups.n_effects), len(factor)
     z = rng.standard_normal((G + 1, 2, m))
     draws = np.stack([_effects(factor, *one)[:q] for one in z])
     mean, std = draws[:-1].mean(axis=2), draws[:-1].std(axis=2)
-    return EffectsOfGroups(groups.labels, groups.names, mean, std, draws, factor, np.arange(m))
+    return EffectsOfGroups(
+        groups.labels, groups.names, mean, std, draws, factor, np.arange(m), groups.factor,
+        family.link,
+    )  # fmt: skip
 
 
 def slope_of(groups, X, centre):

@@ -238,7 +238,7 @@ class GroupColumns:
             return None
         first = self._n_slopes + self._state.fit_intercept + response.n_own
         sds = theta[:, first : first + len(groups.dispersions.names)]
-        return effects_of_prior(groups, GroupedModel.factor(sds), rng)
+        return effects_of_prior(response.family, GroupedModel.factor(sds), rng)
 
     # ------------------------------------------------------------------- rows left out
     def _in_groups(self, batch, codes):
