@@ -285,7 +285,8 @@ class GroupColumns:
         else:
             one = every = of_groups(model, theta, self._in_groups(batch, codes)[0])
         seen = logsumexp(log_weight[:, None] + one, axis=0)
-        return LeftOut(log_weight, one, every, seen, ess)
+        what = "rows" if by is None else "groups"
+        return LeftOut(log_weight, one, every, seen, ess, what=what)
 
     def _names_of_groups(self):
         """What the column of groups is called: its name and its places."""

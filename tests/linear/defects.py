@@ -259,7 +259,7 @@ DEFECTS = [
         "parameters that are set after a fit are those of the fit",
         "linear/_role_estimator.py",
         "if state is not None and state.roles is not None:",
-        "if state is None:",
+        "if False:",
         "linear/test_group_rows.py",
     ),
     Defect(
