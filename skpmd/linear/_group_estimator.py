@@ -29,8 +29,9 @@ GROUP_CONSTRAINTS = {
     "groups_at": [StrOptions({"own", "population"})],
 }
 _ALL = 1 << 62  # More rows than there are.
-# Pairs of rows in groups that are left out one by one, at most; pairs times particles, and these.
-_MAX_PAIRS, _MAX_WORK, _MIN_PARTICLES = 1e7, 1e9, 500
+# Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
+# and how many numbers they have of rows or groups, unless these particles are too few then.
+_MAX_PAIRS, _MAX_WORK, _MAX_TABLE, _MIN_PARTICLES = 1e7, 1e9, 1e7, 500
 _ALL_ROWS = (
     "groups={!r} needs all rows of a group together, and blocks have rows of any: fit arrays or "
     "frames, or call partial_fit with parts in which groups come whole."
@@ -267,18 +268,19 @@ class GroupColumns:
         model, batch, codes = self._model_and_rows(*self._validated(X, y), times)
         posterior, alive = self.posterior_, np.flatnonzero(self.posterior_.weights > 0.0)
         log_weight, ess = posterior.log_weights[alive], posterior.ess
+        pairs, n = 1.0, len(groups.labels)
         if by is None:
+            n = len(times)
             pairs = float((np.bincount(codes[codes >= 0].astype(int)) ** 2.0).sum())
             if pairs > _MAX_PAIRS:
                 raise ValueError(
                     f"Leaving out one row looks at all others of its group, here at {pairs:.2g} "
                     f"pairs of rows: set by={groups.factor!r} to leave out whole groups."
                 )
-            m = int(max(_MIN_PARTICLES, _MAX_WORK / max(pairs, 1.0)))
-            if m < len(alive):
-                weights = posterior.weights
-                alive = systematic(weights, m, np.random.default_rng(0))
-                log_weight, ess = np.full(m, -np.log(m)), min(ess, m)
+        m = int(max(_MIN_PARTICLES, min(_MAX_WORK / max(pairs, 1.0), _MAX_TABLE / n)))
+        if m < len(alive):
+            alive = systematic(posterior.weights, m, np.random.default_rng(0))
+            log_weight, ess = np.full(m, -np.log(m)), min(ess, m)
         theta = self._own(None)[alive, : self._n_coordinates]
         if by is None:
             one, every = self._rows_given_groups(model, theta, batch, codes)
