@@ -52,6 +52,11 @@ class Groups(NamedTuple):
         return 1 if self.slope is None else 2
 
     @property
+    def names(self):
+        """Names of these effects."""
+        return ("intercept",) if self.slope is None else ("intercept", self.slope)
+
+    @property
     def dispersions(self):
         """`Dispersions` of the effects: sds, and the correlation of two."""
         law, name = HalfStudentT(self.prior_scale), self.factor
@@ -62,7 +67,9 @@ class Groups(NamedTuple):
 
     def units(self, unit, scale):
         """What they are per, (k,), where y is in a unit and columns are in units of ``scale``."""
-        return np.array([unit, unit / scale[self.column], 1.0][: len(self.dispersions.names)])
+        if self.slope is None:
+            return np.array([unit])
+        return np.array([unit, unit / scale[self.column], 1.0])
 
 
 class Correlation:
@@ -122,6 +129,13 @@ def grouped(family, groups):
     return out
 
 
+def with_labels(response, labels):
+    """The same `Distribution` of groups with these labels, of which there may be more."""
+    family = copy.copy(response.family)
+    family.groups = family.groups._replace(labels=labels)
+    return response._replace(family=family)
+
+
 class _Rules:
     """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
 
@@ -158,7 +172,8 @@ class GroupedModel(GeneralisedLinearModel):
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         return total
 
-    def factor(self, sds):
+    @staticmethod
+    def factor(sds):
         """Lower triangular factors (m, 3) of effects' covariances, of their sds and correlation."""
         out = np.zeros((len(sds), 3))
         out[:, 0] = sds[:, 0]

@@ -30,6 +30,7 @@ from skpmd.linear._earlier_rows import (
 )
 from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
+from skpmd.linear._group_effects import effects_of
 from skpmd.linear._make_model import (
     LinearParameters,
     axes_of,
@@ -55,6 +56,7 @@ class LinearState(NamedTuple):
     normal_logits: NormalLogits | None = None
     response: Any = None  # `Classes` or `Distribution`: What y is.
     effects: Any = None  # `EffectsOfGroups`, if there are groups.
+    roles: dict | None = None  # Places of columns of X that play roles in the fit, by roles.
 
 
 class Task(NamedTuple):
@@ -189,7 +191,9 @@ def state_after_part(parameters, options, given, before, stream, features, respo
         outcome, stream.records, shown=shown, stream=True,
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
     )  # fmt: skip
+    of_groups = rows.whole() if retained is None else [retained.rows]
+    prior = PriorOfRows(parameters, prior_scale, units, response)
     return LinearState(
         stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained,
-        units, response=response,
+        units, response=response, effects=effects_of(model, prior, of_groups, results.posterior),
     )  # fmt: skip

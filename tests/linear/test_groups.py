@@ -365,14 +365,11 @@ def test_what_groups_do_not_have_is_refused(fitted, tmp_path):
     fit, X, y = fitted
     model = BayesianGLMRegressorPMD("binomial", groups=[1])
     for call in (
-        lambda: clone(model).partial_fit(X, y),
-        lambda: skpmd.merge([fit, fit]),
         lambda: clone(model).set_params(groups=[0, 1]).fit(X, y),
         lambda: clone(model).set_params(groups=["school"]).fit(X, y),
         lambda: clone(model).set_params(groups=None, slopes={1: [0]}).fit(X, y),
         lambda: clone(model).set_params(slopes={1: ["hours"]}).fit(X, y),
         lambda: clone(model).set_params(prior=fit.posterior_).fit(X, y),
-        lambda: fit.pointwise_log_likelihood(X, y),
         lambda: clone(model).fit(np.column_stack([X[:, 0], np.full(len(X), np.nan)]), y),
     ):
         with pytest.raises(ValueError, match="groups|slopes"):
