@@ -339,7 +339,6 @@ default="normal"
         ValueError
             If y is none of the family, or a parameter needs all data at once.
         """
-        self._refuse_parts("partial_fit")
         return self._after_part(X, y, sample_weight)
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
@@ -399,9 +398,8 @@ default="normal"
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
         scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
-        return self._record(
-            LinearParameters, covariance_type="full", prior_scale=scale, **self._of_groups()
-        )
+        given = {"covariance_type": "full", "prior_scale": scale, **self._of_groups()}
+        return self._record(LinearParameters, **given)
 
     def __sklearn_tags__(self):
         """Tags: y may have to be positive."""

@@ -14,7 +14,7 @@ from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._group_effects import GroupedMixture, slope_of
+from skpmd.linear._group_effects import GroupedMixture
 from skpmd.predictive import Uncertainty
 
 
@@ -85,12 +85,10 @@ class GLMPredictions(RegressorMixin):
         X, offset, trials, codes = self._split(self._validated(X))
         coefficients, phi = self._of_particles
         family, p = self._state.response.family, X.shape[1]
-        centre, weights, kind = self._state.units.centre, self.posterior_.weights, FamilyMixture
-        if codes is not None and self.groups_at == "own":
-            effects, kind = self._state.effects, GroupedMixture
-            coefficients, phi = coefficients[effects.particles], phi[effects.particles]
-            weights = np.full(len(phi), 1.0 / len(phi))
-            slope = slope_of(family.groups, X, centre)
+        centre, kind = self._state.units.centre, FamilyMixture
+        effects, (some, weights) = self._effects_of(X, codes), self._particles_averaged
+        if effects is not None:
+            kind, coefficients, phi = GroupedMixture, coefficients[some], phi[some]
         if issparse(X):
             X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
             coefficients = coefficients.copy()
@@ -103,9 +101,7 @@ class GLMPredictions(RegressorMixin):
             family.name, coefficients, X, dispersion=phi, weights=weights,
             link=family.link, offset=offset, trials=trials,
         )  # fmt: skip
-        if kind is FamilyMixture:
-            return found
-        return found.with_effects(effects, codes, slope)
+        return found if effects is None else found.with_effects(effects)
 
     @row_by_row
     def predict_interval(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _get_feature_names
 from skpmd._base.estimator import result
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
-from skpmd.linear._group_effects import EffectsOfGroups
+from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, slope_of
 from skpmd.linear._groups import Groups, grouped
 
 GROUP_CONSTRAINTS = {
@@ -65,8 +65,20 @@ class GroupColumns:
             )
 
     def _of_groups(self):
-        """Parameters that groups decide on: all rows are one batch."""
-        return {"batch_size": _ALL} if self._has_groups else {}
+        """Parameters that groups decide on: all rows are one batch, and there are particles."""
+        if not self._has_groups:
+            return {}
+        if getattr(self, "covariance_type", "full") == "diag":
+            raise ValueError(
+                f"groups={self.groups!r} needs particles, and covariance_type='diag' has none: "
+                "set covariance_type='full'."
+            )
+        return {"batch_size": _ALL, "covariance_type": "full"}
+
+    def _after_part(self, X, y, sample_weight, **given):
+        """See `LinearEstimator`."""
+        self._refuse_parts("partial_fit")
+        return super()._after_part(X, y, sample_weight, **given)
 
     def _rows_of(self, X, y, weight, codes, **columns):
         """`Rows`, sorted by their groups where there are some."""
@@ -149,6 +161,21 @@ class GroupColumns:
         scale = float(self.group_prior_scale)
         groups = Groups(factor, labels, slope, column, scale)
         return response._replace(family=grouped(response.family, groups))
+
+    def _effects_of(self, X, codes):
+        """`RowEffects` of columns with coefficients; None without groups, and of the population."""
+        if codes is None or self.groups_at == "population":
+            return None
+        groups = self._state.response.family.groups
+        return RowEffects(self._state.effects, codes, slope_of(groups, X, self._state.units.centre))
+
+    @property
+    def _particles_averaged(self):
+        """Those that predictions average over: places, (m,) or all, and weights (m,)."""
+        effects = self._state.effects
+        if effects is None or self.groups_at == "population":
+            return slice(None), self.posterior_.weights
+        return effects.particles, np.full(len(effects.particles), 1.0 / len(effects.particles))
 
     def _name_of(self, column):
         """The name of a column that is given by its name or place."""

@@ -87,8 +87,7 @@ class RoleColumns(GroupColumns):
         (442, 100)
         """
         self._validate_params()
-        if self._has_groups:
-            raise ValueError(f"groups={self.groups!r} has no draws of the prior yet: set None.")
+        self._refuse_draws_of_prior()
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         one = type(self)(**self.get_params(deep=False))
         rows, response = one._given_rows(X, y, None)
@@ -102,6 +101,11 @@ class RoleColumns(GroupColumns):
             )
         )  # fmt: skip
         return one._one_each(X, n, rng)
+
+    def _refuse_draws_of_prior(self):
+        """ValueError where effects of groups would have to be drawn."""
+        if self._has_groups:
+            raise ValueError(f"groups={self.groups!r} has no draws of the prior yet: set None.")
 
     def _one_each(self, X, n, rng):
         """Draws (n_rows, n) of y, for so many particles."""
@@ -130,20 +134,23 @@ class RoleColumns(GroupColumns):
         sigma half-Student-t(3, 192.5)
         """
         check_is_fitted(self)
-        state, names = self._state, self.posterior_.names
-        response, p = state.response, len(state.units.scale)
+        state, names, features = self._state, self.posterior_.names, self._features()
+        response, shape = state.response, (state.response.n_rows, len(features))
         if not isinstance(self.prior, str):
             return {"name": list(names), "prior": ["an earlier posterior"] * len(names)}
-        text = _PRIORS[self.prior].replace("df", f"{self.prior_df:g}")
-        mean = per_column("prior_mean", self.prior_mean, self._features(), 1, 0.0)
-        per = response.unit / state.units.scale
-        mean, scale = np.broadcast_to(mean, (1, p))[0] * per, np.ravel(state.prior_scale) * per
-        priors = [text.format(*pair) for pair in zip(mean, scale, strict=True)]
-        if state.fit_intercept:
-            centre = response.centre + response.location
-            scale = self.intercept_prior_scale * response.unit
-            priors.append(_PRIORS["normal"].format(centre, scale))
-        priors += response.described(state.units.scale)
+        text, priors = _PRIORS[self.prior].replace("df", f"{self.prior_df:g}"), []
+        mean = per_column("prior_mean", self.prior_mean, features, shape[0], 0.0)
+        scale_of = np.ones(shape[1]) if state.units is None else state.units.scale
+        mean, scale = (
+            np.broadcast_to(one, shape) * (response.unit / scale_of)
+            for one in (mean, state.prior_scale)
+        )
+        centre = response.centre + response.location
+        of_intercept = _PRIORS["normal"].format(centre, self.intercept_prior_scale * response.unit)
+        for of_row in zip(mean, scale, strict=True):
+            priors += [text.format(*pair) for pair in zip(*of_row, strict=True)]
+            priors += [of_intercept] * state.fit_intercept
+        priors += response.described(scale_of)
         return {"name": list(names[: len(priors)]), "prior": priors}
 
     def _scale_of_prior(self, default):
