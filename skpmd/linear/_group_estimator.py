@@ -11,7 +11,7 @@ from sklearn.utils.validation import _get_feature_names
 
 from skpmd._base.estimator import result
 from skpmd._rows.rows import Rows
-from skpmd._rows.table import is_in_memory
+from skpmd._rows.table import array_of, is_in_memory
 from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, slope_of
 from skpmd.linear._groups import Groups, grouped
 
@@ -112,6 +112,7 @@ class GroupColumns:
             return X, None
         if labels is None:
             labels = self._state.response.family.groups.labels
+        X = array_of(X)
         if not is_in_memory(X) or hasattr(X, "dask"):
             raise ValueError(_ALL_ROWS.format(self.groups, ", and predict arrays or frames"))
         if not (hasattr(X, "shape") and len(X.shape) == 2):

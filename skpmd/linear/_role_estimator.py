@@ -145,11 +145,12 @@ class RoleColumns(GroupColumns):
             np.broadcast_to(one, shape) * (response.unit / scale_of)
             for one in (mean, state.prior_scale)
         )
-        centre = response.centre + response.location
-        of_intercept = _PRIORS["normal"].format(centre, self.intercept_prior_scale * response.unit)
+        of_intercept, centre = [], response.centre + response.location
+        if state.fit_intercept:
+            at = self.intercept_prior_scale * response.unit
+            of_intercept = [_PRIORS["normal"].format(centre, at)]
         for of_row in zip(mean, scale, strict=True):
-            priors += [text.format(*pair) for pair in zip(*of_row, strict=True)]
-            priors += [of_intercept] * state.fit_intercept
+            priors += [text.format(*pair) for pair in zip(*of_row, strict=True)] + of_intercept
         priors += response.described(scale_of)
         return {"name": list(names[: len(priors)]), "prior": priors}
 
