@@ -28,7 +28,8 @@ _ALL_ROWS = "groups={!r} needs all rows of a group together: call fit with all r
 class GroupColumns:
     """Mixin of estimators with parameters ``groups``, ``slopes`` and ``group_prior_scale``."""
 
-    groups = slopes = None  # Of estimators that do not have these parameters.
+    # Of estimators, and of subclasses, that do not have these parameters.
+    groups, slopes, group_prior_scale, groups_at = None, None, 2.5, "own"
     _group_roles = "groups", "slopes", "group_prior_scale"
 
     @property
