@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _get_feature_names
 
 from skpmd._base.estimator import result
+from skpmd._base.options import posterior_of_prior
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory
 from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, slope_of
@@ -84,11 +85,22 @@ class GroupColumns:
     def _rows_of(self, X, y, weight, codes, **columns):
         """`Rows`, sorted by their groups where there are some."""
         if codes is None:
+            if not isinstance(self.prior, str):
+                self._refuse_prior_of_groups()
             return Rows(X, y, weight, self.batch_size, **columns)
         if not isinstance(self.prior, str):
             raise ValueError(f"groups={self.groups!r} needs a named prior, no earlier posterior.")
         rows = in_groups({"X": X, "y": y, "weight": weight, "group": codes, **columns})
         return Rows(batch_size=_ALL, **rows)
+
+    def _refuse_prior_of_groups(self):
+        """ValueError where an earlier posterior has groups, and these rows have none."""
+        response = getattr(getattr(posterior_of_prior(self.prior), "frame", None), "response", None)
+        if getattr(getattr(response, "family", None), "groups", None) is not None:
+            raise ValueError(
+                "prior is a posterior of a fit with groups, which is no prior yet: give one of a "
+                "fit with groups=None, or a named prior."
+            )
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """See `skpmd.merge`; posteriors of parts of groups' rows have no product."""
