@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
 from skpmd._base.validation import (
@@ -18,24 +17,26 @@ from skpmd._base.validation import (
     naming_unordered,
     row_weights,
 )
-from skpmd._rows.rows import Rows
 from skpmd._runtime.call import untimed
 from skpmd._typing import Array, ArrayLike, FilePath, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._class_estimator import LinearClassifier
-from skpmd.linear._column_scale import in_units, warn_of_overruled
+from skpmd.linear._column_scale import at_zero, in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
+from skpmd.linear._families import FAMILIES
+from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE
 from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
-from skpmd.linear._response import Classes
+from skpmd.linear._response import Classes, Distribution
+from skpmd.linear._role_estimator import RoleColumns
 from skpmd.posterior import Posterior
 
 
-class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
+class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassifier):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
@@ -176,6 +177,21 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
         number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
         per second.
+    groups : list of one str or int, default=None
+        Column of X, by its name or place, with the label of each row's group: strings, categories
+        or integers, or nothing where a group is missing. Each group has an intercept of its own on
+        the logit, normal about that of all, as in `BayesianGLMRegressorPMD`. For two classes, with
+        particles. With groups ``prediction_tol`` has no effect.
+    slopes : dict of str or int to list of one str or int, default=None
+        Column with a coefficient that is different in each group, such as
+        ``{"school": ["hours"]}``.
+    group_prior_scale : float, default=2.5
+        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
+        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
+    groups_at : {"own", "population"}, default="own"
+        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
+        its rows in the fit; of a new or missing group they are averaged over the population.
+        ``"population"``: zero.
 
     Attributes
     ----------
@@ -193,7 +209,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         horseshoe's scales. After `fit`, ``posterior_.rows`` holds the rows for a later fit that has
         this posterior as its ``prior``, or a summary of them if they take more memory than the
         particles; None if a density of the particles is enough. Pickles contain these rows, too:
-        set ``posterior_.rows = None`` if others must not get them.
+        set ``posterior_.rows = None`` if others must not get them. With ``groups`` names are as in
+        `BayesianGLMRegressorPMD`: ``b[column]``, ``a`` (the intercept at the columns' means),
+        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; the fit holds its rows, as
+        a stream does.
+    group_effects_ : EffectsOfGroups
+        Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of the shape of ``coef_``
         Scale of the prior, as given or chosen by the evidence, in the units that ``scale`` says.
     log_evidence_ : float
@@ -278,7 +299,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "prediction_tol": [Interval(Real, 0, None, closed="left")],
+        **GROUP_CONSTRAINTS,
     }
+    _roles = ()
+    _frozen_parameters = (*LinearClassifier._frozen_parameters, *GroupColumns._group_roles)
     _alike = "class_weight", "temperature"
 
     def __init__(
@@ -319,6 +343,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         n_jobs: int | None = None,
         random_state: Seed = None,
         verbose: int = 0,
+        groups: list[str | int] | None = None,
+        slopes: dict[Any, list[str | int]] | None = None,
+        group_prior_scale: float = 2.5,
+        groups_at: Literal["own", "population"] = "own",
     ) -> None:
         self.prior = prior
         self.prior_mean = prior_mean
@@ -352,10 +380,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.groups = groups
+        self.slopes = slopes
+        self.group_prior_scale = group_prior_scale
+        self.groups_at = groups_at
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
-        X, y = self._validated(X, y, reset=response is None)
+        known = self._known_labels(response)
+        X, labels = self._coded(X, known)
+        X, y = self._checked_rows(X, y, reset=response is None)
+        X, *_, groups = self._split(X)
         if is_part:
             with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
@@ -363,12 +398,28 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
             codes, self.classes_ = encode(y)
         if is_part or response is not None:
             codes = encode_known(y, self.classes_)
-        response, is_fit = Classes(self.classes_), response is None and not is_part
+        is_fit = response is None and not is_part
         weight = row_weights(
             X, codes, self.classes_, sample_weight, self.class_weight, all_classes=is_fit
         )
         weight = self._counted(weight)
-        return Rows(X, response.targets(codes), weight, self.batch_size), response
+        if groups is None:
+            response = Classes(self.classes_)
+        else:
+            given = groups, labels, weight, len(known), is_part
+            groups, response = self._in_groups_of(response or self._in_two(), *given)
+        return self._rows_of(X, response.targets(codes), weight, groups), response
+
+    def _in_two(self):
+        """Two classes as a `Distribution`, which groups need: one success, or none, in a trial."""
+        if len(self.classes_) > 2:
+            raise ValueError(
+                f"groups={self.groups!r} is for two classes, and y has {len(self.classes_)}: fit "
+                "one class against the others with "
+                "sklearn.multiclass.OneVsRestClassifier, or ordered classes with "
+                "BayesianOrdinalClassifierPMD."
+            )
+        return Distribution(FAMILIES["binomial"]())
 
     def _concerns(self, task, theta):
         """Moments that do not exist; see `LinearEstimator`."""
@@ -384,35 +435,44 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         return super()._merge(estimators, X, y, sample_weight)
 
     @result
+    def _moments(self):
+        """Posterior means and standard deviations, of intercepts where columns are zero."""
+        posterior, p = self.posterior_, self.n_features_in_ - len(self._places())
+        if self._groups_of_fit is None or not self._state.fit_intercept:
+            return posterior.mean(), posterior.std()
+        theta = at_zero(posterior.particles[:, : p + 1], self._state.units.centre)
+        mean = posterior.weights @ theta
+        return mean, np.sqrt(posterior.weights @ (theta - mean) ** 2)
+
+    @result
     def coef_(self) -> Array:
         """Posterior means of the coefficients, shape (1 or n_classes, n_features)."""
-        return self._coefficients(self.posterior_.mean())[0]
+        return self._coefficients(self._moments[0])[0]
 
     @result
     def coef_std_(self) -> Array:
         """Posterior standard deviations of the coefficients."""
-        return self._coefficients(self.posterior_.std())[0]
+        return self._coefficients(self._moments[1])[0]
 
     @result
     def intercept_(self) -> Array:
         """Posterior means of the intercepts, shape (1,) or (n_classes,)."""
-        return self._coefficients(self.posterior_.mean())[1]
+        return self._coefficients(self._moments[0])[1]
 
     @result
     def intercept_std_(self) -> Array:
         """Posterior standard deviations of the intercepts."""
-        return self._coefficients(self.posterior_.std())[1]
+        return self._coefficients(self._moments[1])[1]
 
     def _warn_of_column_scale(self, rows):
         """Warn where the prior overrules the rows: it may where columns are not scaled."""
         if self.scale is None and isinstance(self.prior, str) and self.prior != "horseshoe":
-            names = _check_feature_names_in(self)
             means = self.coef_.astype(float), self.intercept_
-            warn_of_overruled(rows.data, *means, self.prior_scale_, names)
+            warn_of_overruled(rows.data, *means, self.prior_scale_, self._features())
 
     def _coefficients(self, moment):
         """A moment of the coefficients and of the intercepts, in the dtype of X."""
-        state, p = self._state, self.n_features_in_
+        state, p = self._state, self.n_features_in_ - len(self._places())
         n_rows = n_logits(len(self.classes_))
         rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
         most = np.finfo(state.dtype).max  # Beyond it are means that have not converged.
@@ -422,6 +482,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
     def _completed(self, state, X, are_given=True):
         """The state with what predictions average over; its error is a diagnostic."""
         results = state.results
+        if self._has_groups:
+            return state
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )
@@ -437,7 +499,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
 
     def _parameters(self):
         """Parameters of the family."""
-        return self._record(LinearParameters)
+        return self._record(LinearParameters, **self._of_groups())
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""

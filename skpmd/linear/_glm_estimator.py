@@ -354,16 +354,13 @@ default="normal"
         family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        codes, labels = self._with_weight(codes, labels, weight, len(known))
-        if is_part and codes is not None:
-            self._refuse_split_groups(codes, len(known))
         if response is None and not isinstance(self.prior, str):
             response = self._response_of_prior(family)
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
             response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
-        response = self._with_groups(response, labels, self._features())
+        codes, response = self._in_groups_of(response, codes, labels, weight, len(known), is_part)
         if offset is not None:
             offset = offset / response.unit
         rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)
@@ -403,9 +400,8 @@ default="normal"
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
         scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
-        return self._record(
-            LinearParameters, covariance_type="full", prior_scale=scale, **self._of_groups()
-        )
+        given = {"covariance_type": "full", "prior_scale": scale, **self._of_groups()}
+        return self._record(LinearParameters, **given)
 
     def __sklearn_tags__(self):
         """Tags: y may have to be positive."""

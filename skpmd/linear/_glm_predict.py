@@ -13,9 +13,8 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
-from skpmd.engine.model import Batch
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._group_effects import GroupedMixture, slope_of
+from skpmd.linear._group_effects import GroupedMixture
 from skpmd.predictive import Uncertainty
 
 
@@ -86,12 +85,10 @@ class GLMPredictions(RegressorMixin):
         X, offset, trials, codes = self._split(self._validated(X))
         coefficients, phi = self._of_particles
         family, p = self._state.response.family, X.shape[1]
-        centre, weights, kind = self._state.units.centre, self.posterior_.weights, FamilyMixture
-        if codes is not None and self.groups_at == "own":
-            effects, kind = self._state.effects, GroupedMixture
-            coefficients, phi = coefficients[effects.particles], phi[effects.particles]
-            weights = np.full(len(phi), 1.0 / len(phi))
-            slope = slope_of(family.groups, X, centre)
+        centre, kind = self._state.units.centre, FamilyMixture
+        effects, (some, weights) = self._effects_of(X, codes), self._particles_averaged
+        if effects is not None:
+            kind, coefficients, phi = GroupedMixture, coefficients[some], phi[some]
         if issparse(X):
             X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
             coefficients = coefficients.copy()
@@ -104,9 +101,7 @@ class GLMPredictions(RegressorMixin):
             family.name, coefficients, X, dispersion=phi, weights=weights,
             link=family.link, offset=offset, trials=trials,
         )  # fmt: skip
-        if kind is FamilyMixture:
-            return found
-        return found.with_effects(effects, codes, slope)
+        return found if effects is None else found.with_effects(effects)
 
     @row_by_row
     def predict_interval(
@@ -197,22 +192,13 @@ class GLMPredictions(RegressorMixin):
         return found._drawn(n, rng, each[None]).T
 
     def _log_likelihoods(self, X, y, draws):
-        model, batch, codes = self._model_and_rows(X, y, np.ones(len(y)))
-        theta = self._own(draws)[:, : self._n_coordinates]
+        model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
         if codes is not None:
             return self._rows_given_groups(model, theta, batch, codes)[0]
         return model.by_row(theta, batch.X, batch.y, batch.weight, batch.offset, batch.exposure)
 
-    def _model_and_rows(self, X, y, weight):
-        """The model of coefficients, checked rows in its units, and codes of groups or None."""
-        X, offset, trials, codes = self._split(X)
-        y, response = np.asarray(y, dtype=np.float64), self._state.response
-        response.family.check(y, trials)
-        model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
-        if offset is not None:
-            offset = offset / response.unit
-        X, y = self._state.units.rows(X), response.targets(y)
-        return model, Batch(X, y, weight, offset=offset, exposure=trials), codes
+    def _numbers(self, y):
+        return np.asarray(y, dtype=np.float64)
 
     @of_all_rows
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -241,15 +227,6 @@ class GLMPredictions(RegressorMixin):
         return family.explained(y, found.mean(), size, shape, sample_weight)
 
     # ------------------------------------------------------------------ results
-    @result
-    def _n_coordinates(self):
-        """Coefficients, with an intercept, and dispersions."""
-        return self._width + self._state.response.n_dispersions
-
-    @result
-    def _width(self):
-        return self._n_slopes + self._state.fit_intercept
-
     @result
     def _of_particles(self):
         """Given coefficients (m, p + 1), the intercept at the columns' means, and dispersions."""
@@ -286,13 +263,3 @@ class GLMPredictions(RegressorMixin):
         median, w = self.posterior_.quantile(0.5), self._width
         names = self._state.response.family.dispersions.names
         return {name: float(median[w + j]) for j, name in enumerate(names)}
-
-
-class _Coefficients:
-    """In the place of a prior where only a likelihood is asked for: theta are coefficients."""
-
-    tail_df = np.inf
-
-    def coefficients(self, theta):
-        """The coordinates themselves."""
-        return theta

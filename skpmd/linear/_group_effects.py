@@ -254,33 +254,35 @@ def _strata(n, rng, G=1):
     return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (2, G, 1)), axis=2)
 
 
-class GroupedMixture(FamilyMixture):
-    """Distributions of rows with effects of groups, which `with_effects` adds.
+class RowEffects:
+    """`EffectsOfGroups` of rows with codes (n,), which are below zero of new groups.
 
-    Methods are those of `FamilyMixture`.
+    ``slope`` (n,) is what the second effect is multiplied by, or None.
     """
 
-    def with_effects(self, effects, codes, slope):
-        """The same with `EffectsOfGroups` of rows with codes (n,), below zero of new groups.
-
-        ``slope`` (n,) is what the second effect is multiplied by, or None.
-        """
+    def __init__(self, effects, codes, slope):
         self._effects, self._codes, self._slope = effects, codes, slope
         new = len(effects.draws) - 1
         self._table, self._place = effects.draws, np.where(codes < 0, new, codes).astype(np.int64)
-        return self
 
-    def sample_groups(self, n_samples, rng, chosen=None):
-        """Draws (n_samples, n) with one particle for all rows, and one effect for each group.
+    def add(self, table, rows):
+        """Add those of some rows to predictors (r, m)."""
+        own = self._table[self._place[rows]]
+        table += own[:, 0]
+        if self._slope is not None:
+            table += self._slope[rows, None] * own[:, 1]
+
+    def drawn(self, n_samples, rng, chosen=None):
+        """Places (n_samples,) of particles, and with each one effect for each group.
 
         Rows of one new group share its effect, and each row without a group has its own. Particles
         are ``chosen`` (n_samples,), by default at random.
         """
         if chosen is None:
-            chosen = rng.integers(len(self.weights), size=n_samples)
+            chosen = rng.integers(self._table.shape[2], size=n_samples)
         part = copy(self)
         new = np.flatnonzero(self._codes < 0)
-        label = np.where(self._codes == -1, np.arange(len(self)), self._codes)[new]
+        label = np.where(self._codes == -1, np.arange(len(self._codes)), self._codes)[new]
         _, which = np.unique(label, return_inverse=True)
         known, factor = self._table[:-1, :, chosen], self._effects.factor[chosen]
         z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
@@ -288,22 +290,47 @@ class GroupedMixture(FamilyMixture):
         part._table = np.concatenate([known, np.reshape(others, (len(z), *known.shape[1:]))])
         part._place = self._place.copy()
         part._place[new] = len(known) + which
+        return chosen, part
+
+    def part(self, rows):
+        """Those of some rows."""
+        slope = None if self._slope is None else self._slope[rows]
+        return RowEffects(self._effects, self._codes[rows], slope)
+
+    def joined(self, parts):
+        """Those of the rows of several, in a list."""
+        codes, slopes = ([getattr(one, name) for one in parts] for name in ("_codes", "_slope"))
+        slope = None if slopes[0] is None else np.concatenate(slopes)
+        return RowEffects(self._effects, np.concatenate(codes), slope)
+
+
+class GroupedMixture(FamilyMixture):
+    """Distributions of rows with effects of groups, which `with_effects` adds.
+
+    Methods are those of `FamilyMixture`.
+    """
+
+    def with_effects(self, effects):
+        """The same with `RowEffects`."""
+        self._effects = effects
+        return self
+
+    def sample_groups(self, n_samples, rng, chosen=None):
+        """Draws (n_samples, n) with one particle for all rows; see `RowEffects.drawn`."""
+        part = copy(self)
+        chosen, part._effects = self._effects.drawn(n_samples, rng, chosen)
         part.coefficients, part.dispersion = self.coefficients[chosen], self.dispersion[chosen]
         part.weights = np.full(n_samples, 1.0 / n_samples)
         return part._drawn(n_samples, rng, np.arange(n_samples)[None])
 
     def _part(self, rows):
-        slope = None if self._slope is None else self._slope[rows]
-        return super()._part(rows).with_effects(self._effects, self._codes[rows], slope)
+        return super()._part(rows).with_effects(self._effects.part(rows))
 
     def _joined(self, parts):
-        codes, slopes = ([getattr(one, name) for one in parts] for name in ("_codes", "_slope"))
-        slope = None if slopes[0] is None else np.concatenate(slopes)
-        return super()._joined(parts).with_effects(self._effects, np.concatenate(codes), slope)
+        effects = self._effects.joined([one._effects for one in parts])
+        return super()._joined(parts).with_effects(effects)
 
     def _predictors(self, rows):
-        own = self._table[self._place[rows]]
-        eta = super()._predictors(rows) + own[:, 0]
-        if self._slope is not None:
-            eta += self._slope[rows, None] * own[:, 1]
+        eta = super()._predictors(rows)
+        self._effects.add(eta, rows)
         return eta

@@ -12,12 +12,13 @@ from sklearn.utils.validation import _get_feature_names, check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import LeftOut
+from skpmd._base.options import posterior_of_prior
 from skpmd._rows.blocks import Block
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
-from skpmd.linear._group_effects import EffectsOfGroups, effects_of_prior
+from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, effects_of_prior, slope_of
 from skpmd.linear._group_left_out import of_groups, of_rows
 from skpmd.linear._group_rows import in_groups
 from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
@@ -41,7 +42,8 @@ _ALL_ROWS = (
 class GroupColumns:
     """Mixin of estimators with parameters ``groups``, ``slopes`` and ``group_prior_scale``."""
 
-    groups = slopes = None  # Of estimators that do not have these parameters.
+    # Of estimators, and of subclasses, that do not have these parameters.
+    groups, slopes, group_prior_scale, groups_at = None, None, 2.5, "own"
     _group_roles = "groups", "slopes", "group_prior_scale"
 
     @property
@@ -67,12 +69,21 @@ class GroupColumns:
         return self._factor is not None
 
     def _of_groups(self):
-        """Parameters that groups decide on: all rows are one batch."""
-        return {"batch_size": _ALL} if self._has_groups else {}
+        """Parameters that groups decide on: all rows are one batch, and there are particles."""
+        if not self._has_groups:
+            return {}
+        if getattr(self, "covariance_type", "full") == "diag":
+            raise ValueError(
+                f"groups={self.groups!r} needs particles, and covariance_type='diag' has none: "
+                "set covariance_type='full'."
+            )
+        return {"batch_size": _ALL, "covariance_type": "full"}
 
     def _rows_of(self, X, y, weight, codes, **columns):
         """`Rows`, sorted by their groups where there are some."""
         if codes is None:
+            if not isinstance(self.prior, str):
+                self._refuse_prior_of_groups()
             return Rows(X, y, weight, self.batch_size, **columns)
         if not isinstance(self.prior, str):
             raise ValueError(f"groups={self.groups!r} needs a named prior, no earlier posterior.")
@@ -94,6 +105,15 @@ class GroupColumns:
             raise ValueError(
                 f"groups={self.groups!r}: {label!r} had rows in an earlier part, and this stream "
                 "has had more rows than it holds. Give all rows of a group in one part."
+            )
+
+    def _refuse_prior_of_groups(self):
+        """ValueError where an earlier posterior has groups, and these rows have none."""
+        response = getattr(getattr(posterior_of_prior(self.prior), "frame", None), "response", None)
+        if getattr(getattr(response, "family", None), "groups", None) is not None:
+            raise ValueError(
+                "prior is a posterior of a fit with groups, which is no prior yet: give one of a "
+                "fit with groups=None, or a named prior."
             )
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -169,7 +189,7 @@ class GroupColumns:
 
     def _known_labels(self, response):
         """Labels of a stream so far, or of a fit, whose `Distribution` is the response."""
-        groups = None if response is None else response.family.groups
+        groups = getattr(getattr(response, "family", None), "groups", None)
         return () if groups is None else groups.labels
 
     @property
@@ -177,14 +197,23 @@ class GroupColumns:
         """`Groups`, or None, whatever parameters have been set since."""
         return getattr(getattr(self._state.response, "family", None), "groups", None)
 
+    def _in_groups_of(self, response, codes, labels, weight, n_known, is_part):
+        """Codes (n,) of rows with a weight, and the `Distribution` with effects of their groups."""
+        if codes is None:
+            return None, response
+        codes, labels = self._with_weight(codes, labels, weight, n_known)
+        if is_part:
+            self._refuse_split_groups(codes, n_known)
+        return codes, self._with_groups(response, labels, self._features())
+
     def _with_weight(self, codes, labels, weight, n_known):
         """Codes and labels of groups that have a row with a weight: others are not in the fit.
 
         So many of the labels were known before.
         """
-        if codes is not None and n_known:
+        if n_known:
             codes = np.where(codes < -1, n_known - 2 - codes, codes)
-        if codes is None or weight is None or (weight > 0.0).all():
+        if weight is None or (weight > 0.0).all():
             return codes, labels
         counted = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
         counted = np.union1d(np.arange(n_known), counted)
@@ -197,8 +226,6 @@ class GroupColumns:
 
     def _with_groups(self, response, labels, features):
         """A `Distribution` with effects of groups."""
-        if not self._has_groups:
-            return response
         if response.family.groups is not None:
             return with_labels(response, labels)
         slope, column = None, -1
@@ -224,6 +251,21 @@ class GroupColumns:
         scale = float(self.group_prior_scale)
         groups = Groups(factor, labels, slope, column, scale)
         return response._replace(family=grouped(response.family, groups))
+
+    def _effects_of(self, X, codes):
+        """`RowEffects` of columns with coefficients; None without groups, and of the population."""
+        if codes is None or self.groups_at == "population":
+            return None
+        groups = self._state.response.family.groups
+        return RowEffects(self._state.effects, codes, slope_of(groups, X, self._state.units.centre))
+
+    @property
+    def _particles_averaged(self):
+        """Those that predictions average over: places, (m,) or all, and weights (m,)."""
+        effects = self._state.effects
+        if effects is None or self.groups_at == "population":
+            return slice(None), self.posterior_.weights
+        return effects.particles, np.full(len(effects.particles), 1.0 / len(effects.particles))
 
     def _name_of(self, column):
         """The name of a column that is given by its name or place."""
@@ -265,7 +307,7 @@ class GroupColumns:
         if groups is None:
             return None
         self._check_rows_of_fit(times)
-        model, batch, codes = self._model_and_rows(*self._validated(X, y), times)
+        model, theta, batch, codes = self._likelihood_of(*self._validated(X, y), times)
         posterior, alive = self.posterior_, np.flatnonzero(self.posterior_.weights > 0.0)
         log_weight, ess = posterior.log_weights[alive], posterior.ess
         pairs, n = 1.0, len(groups.labels)
@@ -281,7 +323,7 @@ class GroupColumns:
         if m < len(alive):
             alive = systematic(posterior.weights, m, np.random.default_rng(0))
             log_weight, ess = np.full(m, -np.log(m)), min(ess, m)
-        theta = self._own(None)[alive, : self._n_coordinates]
+        theta = theta[alive]
         if by is None:
             one, every = self._rows_given_groups(model, theta, batch, codes)
         else:

@@ -170,7 +170,8 @@ class GroupedModel(GeneralisedLinearModel):
         """Sum over the groups of logs of integrals; see `Model`."""
         total = np.zeros(len(theta))
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
-        return total
+        # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
+        return np.where(np.isnan(total), -np.inf, total)
 
     @staticmethod
     def factor(sds):

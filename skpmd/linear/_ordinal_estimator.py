@@ -17,10 +17,10 @@ from skpmd._base.validation import (
     encode_known,
     naming_unordered,
 )
-from skpmd._rows.rows import Rows
 from skpmd._typing import ArrayLike, FilePath, Seed
 from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
+from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._make_model import LinearParameters, few
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
@@ -45,6 +45,20 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         that the prior gives it.
     offset : str or int, default=None
         Column of X, by its name or place, that is added to the linear predictor.
+    groups : list of one str or int, default=None
+        Column of X, by its name or place, with the label of each row's group. Each group has an
+        effect on the linear predictor, normal about zero, as in `BayesianGLMRegressorPMD`: a
+        positive one makes higher classes more probable.
+    slopes : dict of str or int to list of one str or int, default=None
+        Column with a coefficient that is different in each group, such as
+        ``{"school": ["hours"]}``.
+    group_prior_scale : float, default=2.5
+        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
+        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
+    groups_at : {"own", "population"}, default="own"
+        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
+        its rows in the fit; of a new or missing group they are averaged over the population.
+        ``"population"``: zero.
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, of the same classes, makes yesterday's posterior today's prior. The
@@ -117,7 +131,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         Those of the cutpoints, where columns are at their means.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]`` and ``cut[1]``,
-        ``cut[2]``, ...
+        ``cut[2]``, ..., and with ``groups`` ``sd[school]``, ``sd[school:hours]`` and
+        ``cor[school:hours]``.
+    group_effects_ : EffectsOfGroups
+        Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
@@ -129,7 +146,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     out_of_time_ : bool
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int
-        Number of columns of X, that of the offset included.
+        Number of columns of X, those of roles included.
     feature_names_in_ : ndarray of shape (n_columns,)
         Names of the columns, where X has them.
 
@@ -169,9 +186,11 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         **LinearClassifier._parameter_constraints,
         "categories": ["array-like", None],
         "offset": [str, Integral, None],
+        **GROUP_CONSTRAINTS,
     }
     _frozen_parameters = (
         "categories", "offset", "prior", "prior_mean", "prior_scale", "prior_df", "scale",
+        *GroupColumns._group_roles,
     )  # fmt: skip
 
     def __init__(
@@ -179,6 +198,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         categories: ArrayLike | None = None,
         *,
         offset: str | int | None = None,
+        groups: list[str | int] | None = None,
+        slopes: dict[Any, list[str | int]] | None = None,
+        group_prior_scale: float = 2.5,
+        groups_at: Literal["own", "population"] = "own",
         prior: Literal["normal", "laplace", "student_t", "cauchy", "horseshoe"]
         | Posterior
         | BaseEstimator = "normal",
@@ -211,6 +234,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     ) -> None:
         self.categories = categories
         self.offset = offset
+        self.groups = groups
+        self.slopes = slopes
+        self.group_prior_scale = group_prior_scale
+        self.groups_at = groups_at
         self.prior = prior
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
@@ -243,7 +270,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
         is_ordered = self.categories is not None or _is_ordered(y)
         named = self._named_classes(y, classes, response is not None, is_part)
-        X, y = self._validated(X, y, reset=response is None)
+        known = self._known_labels(response)
+        X, labels = self._coded(X, known)
+        X, y = self._checked_rows(X, y, reset=response is None)
         if named is None:
             _, named = encode(y)
         if response is None and not is_ordered and isinstance(named[0], str):
@@ -254,14 +283,16 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
                 UserWarning,
             )
         self.classes_ = named
-        codes = self._codes(y).astype(np.float64)
-        X, offset, *_ = self._split(X)
+        codes = self._numbers(y)
+        X, offset, _, groups = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
+        given = groups, labels, weight, len(known), is_part
         response = response or Distribution(Cumulative(len(named)))
+        groups, response = self._in_groups_of(response, *given)
         if not isinstance(self.prior, str):
             self._check_prior(len(named))
-        return Rows(X, codes, weight, self.batch_size, offset=offset), response
+        return self._rows_of(X, codes, weight, groups, offset=offset), response
 
     def _named_classes(self, y, classes, is_known, is_part):
         """Labels in their order, (n_classes,); None where they are those that y has.
@@ -289,18 +320,18 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             )
         return found
 
-    def _codes(self, y):
+    def _numbers(self, y):
         """Places (n,) of labels in ``classes_``; ValueError where one is none of them."""
         with naming_unordered("the classes", self.classes_):
             order = np.argsort(self.classes_)
-        return order[encode_known(y, self.classes_[order]).astype(np.int64)]
+        return order[encode_known(y, self.classes_[order]).astype(np.int64)].astype(np.float64)
 
     def _check_prior(self, n_classes):
         """ValueError where an earlier posterior is none of so many ordered classes."""
         response = getattr(getattr(posterior_of_prior(self.prior), "frame", None), "response", None)
         if not getattr(response, "has_cutpoints", False):
             raise ValueError("prior is no posterior of ordered classes: give one of them.")
-        before = response.n_dispersions + 1
+        before = response.n_own + 1
         if before != n_classes:
             raise ValueError(
                 f"prior is a posterior of {before} ordered classes, and here are {n_classes}: give "
@@ -309,10 +340,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
 
     def _parameters(self):
         """Parameters of linear models; there is no intercept."""
-        return self._record(
-            LinearParameters, covariance_type="full", prior_scale=self._scale_of_prior(1.0),
-            fit_intercept=False, intercept_prior_scale=1.0,
-        )  # fmt: skip
+        given = {"covariance_type": "full", "prior_scale": self._scale_of_prior(1.0)}
+        given |= {"fit_intercept": False, "intercept_prior_scale": 1.0, **self._of_groups()}
+        return self._record(LinearParameters, **given)
 
 
 def _is_ordered(y):

@@ -20,14 +20,15 @@ from skpmd.linear._kernels_single import LANES
 _FAR = 300.0  # Probabilities of predictors that are further from zero are averaged in logs.
 
 
-class OrdinalPredictions:
+class OrderedPredictions:
     """Predictions of an estimator whose particles are coefficients and cutpoints.
 
-    Each row of X is predicted by itself. Only methods with a ``random_state`` are random.
+    It offers `_parts`, of coordinates (m, d) coefficients (m, p) and cutpoints (m, K - 1). Each row
+    of X is predicted by itself. Only methods with a ``random_state`` are random.
     """
 
     def _log_averages(self, X):
-        cut, weights = self._cut_of_particles, self.posterior_.weights
+        b, cut, weights = self._averaged
         near = np.clip(cut, -_FAR, _FAR)
         raised, gaps = np.exp(-near), np.ones(cut.shape)
         gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
@@ -45,59 +46,83 @@ class OrdinalPredictions:
                 out[:, j] = [logsumexp(log_weights + one) for one in of_class]
             return out
 
-        found = self._by_rows(averages, self._b_of_particles, X, cut.shape[1] + 1)
+        found = self._by_rows(averages, b, self._known(X), cut.shape[1] + 1)
         return np.minimum(found.T, 0.0)  # Weights add up to one only up to rounding.
 
     def _ends(self, X, tails):
         check_is_fitted(self)
-        X, cut, weights = self._validated(X), self._cut_of_particles, self.posterior_.weights
+        X, (b, cut, weights) = self._validated(X), self._averaged
 
         def ends(table, _):
             of_class = (np.exp(log_probability(table.T, *edges)).T for edges in _edges(cut))
             return np.stack([weighted_quantile(one, weights, tails) for one in of_class])
 
-        found = self._by_rows(ends, self._b_of_particles, X, cut.shape[1] + 1, 2)
+        found = self._by_rows(ends, b, self._known(X), cut.shape[1] + 1, 2)
         return found.transpose(2, 0, 1).astype(X.dtype, copy=False)
 
     def _entropies(self, X):
-        cut, weights = self._cut_of_particles, self.posterior_.weights
+        b, cut, weights = self._averaged
 
         def entropies(table, _):
             of_class = [np.exp(log_probability(table.T, *edges)) for edges in _edges(cut)]
             total = sum(entr((weights * one).sum(axis=1)) for one in of_class)
             return np.stack([total, sum((weights * entr(one)).sum(axis=1) for one in of_class)])
 
-        return self._by_rows(entropies, self._b_of_particles, X, 2)
+        return self._by_rows(entropies, b, self._known(X), 2)
 
-    def _draw(self, X, n_samples, rng):
-        X, theta = self._validated(X), self.posterior_.sample(n_samples, rng)
+    def _draw(self, X, n_samples, rng, chosen=None):
+        X, offset, effects = self._known(self._validated(X))
+        if effects is None:
+            theta = self.posterior_.sample(n_samples, rng)
+        else:
+            chosen, effects = effects.drawn(n_samples, rng, chosen)
+            theta = self.posterior_.particles[self._particles_averaged[0][chosen]]
         noise = rng.logistic(size=(len(theta), X.shape[0]))
+        b, cut = self._parts(theta)
 
         def codes(table, rows):
-            cut = theta[:, self._n_slopes :][:, : self._n_cutpoints, None]
-            return sum((table + noise[:, rows] > one).astype(int) for one in cut.swapaxes(0, 1))
+            return sum((table + noise[:, rows] > one[:, None]).astype(int) for one in cut.T)
 
-        found = self._by_rows(codes, theta[:, : self._n_slopes], X, len(theta))
+        found = self._by_rows(codes, b, (X, offset, effects), len(theta))
         return self.classes_[found.T.astype(np.int64)]
 
+    def _one_each(self, X, n, rng):
+        """Draws (n_rows, n) of y, one of each particle with effects of groups."""
+        return self._draw(X, n, rng, np.arange(n))
+
     def _log_likelihoods(self, X, y, draws):
-        codes, theta = self._codes(y), self.posterior_.particles if draws is None else draws
-        p, k = self._n_slopes, self._n_cutpoints
-        edge = np.full((len(theta), 1), np.inf)
-        edges = np.hstack([-edge, theta[:, p : p + k], edge])
+        if self._groups_of_fit is not None:
+            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
+            return self._rows_given_groups(model, theta, batch, codes)[0]
+        codes = self._numbers(y).astype(np.int64)
+        b, cut = self._parts(self.posterior_.particles if draws is None else draws)
+        edge = np.full((len(cut), 1), np.inf)
+        edges = np.hstack([-edge, cut, edge])
 
         def of_labels(table, rows):
             own = codes[rows]
             return log_probability(table, edges[:, own], edges[:, own + 1])
 
-        return self._by_rows(of_labels, theta[:, :p], X, len(theta))
+        return self._by_rows(of_labels, b, self._known(X), len(cut))
 
-    def _by_rows(self, function, b, X, *shape):
+    def _known(self, X):
+        """Columns with coefficients, the offset or None, and `RowEffects` or None."""
+        X, offset, _, codes = self._split(X)
+        return X, offset, self._effects_of(X, codes)
+
+    @property
+    def _averaged(self):
+        """Coefficients, cutpoints and weights of the particles that predictions average over."""
+        some, weights = self._particles_averaged
+        return *self._parts(self.posterior_.particles[some]), weights
+
+    def _by_rows(self, function, b, known, *shape):
         """``function(predictors (m, rows), slice of rows)`` of some rows at a time: (*shape, n).
 
-        Predictors are offset + (x - mean) b, of coefficients b (m, p) of given columns.
+        Predictors are offset + (x - mean) b + effects, of coefficients b (m, p) of given columns,
+        and of what is ``known`` of rows, as of `_known`.
         """
-        X, offset, *_ = self._split(X)
+        X, offset, effects = known
         units, n = self._state.units, X.shape[0]
         rows, b = in_units(X, units), b * units.scale
         out = np.empty((*shape, n))
@@ -108,34 +133,31 @@ class OrdinalPredictions:
             table = np.ascontiguousarray(table[:, : some.stop - start])
             if offset is not None:
                 table += offset[some]
+            if effects is not None:
+                effects.add(table.T, some)
             out[..., some] = function(table, some)
 
         with self._threads():
             by_tiles(fill, X)
         return out
 
-    # ------------------------------------------------------------------ results
-    @result
-    def _n_cutpoints(self):
-        return self._state.response.n_dispersions
 
-    @result
-    def _b_of_particles(self):
-        return self.posterior_.particles[:, : self._n_slopes]
+class OrdinalPredictions(OrderedPredictions):
+    """The same, where cutpoints follow the coefficients."""
 
-    @result
-    def _cut_of_particles(self):
-        return self.posterior_.particles[:, self._n_slopes :][:, : self._n_cutpoints]
+    def _parts(self, theta):
+        p = self._n_slopes
+        return theta[:, :p], theta[:, p : p + self._state.response.n_own]
 
     @result
     def cutpoints_(self) -> Array:
         """Posterior means of the cutpoints at the columns' means, shape (n_classes - 1,)."""
-        return self.posterior_.mean()[self._n_slopes :][: self._n_cutpoints]
+        return self._parts(self.posterior_.mean()[None])[1][0]
 
     @result
     def cutpoints_std_(self) -> Array:
         """Posterior standard deviations of the cutpoints, shape (n_classes - 1,)."""
-        return self.posterior_.std()[self._n_slopes :][: self._n_cutpoints]
+        return self._parts(self.posterior_.std()[None])[1][0]
 
 
 def _edges(cut):

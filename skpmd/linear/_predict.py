@@ -29,17 +29,27 @@ from skpmd.linear._averages import (
 )
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
+from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
 
 _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 
 
-class ClassPredictions:
+class ClassPredictions(OrderedPredictions):
     """Predictions of a classifier whose particles are rows of coefficients, intercepts last.
 
-    Each row of X is predicted by itself. Only methods with a ``random_state`` are random.
+    Each row of X is predicted by itself. Only methods with a ``random_state`` are random. With
+    groups there are two classes, which are ordered ones with minus the intercept between them.
     """
+
+    def _parts(self, theta):
+        p = self._n_slopes
+        cut = -theta[:, p : p + 1] if self._state.fit_intercept else np.zeros((len(theta), 1))
+        return theta[:, :p], cut
+
+    def _numbers(self, y):
+        return encode_known(y, self.classes_)
 
     @row_by_row
     def decision_function(self, X: MatrixLike) -> Array:
@@ -60,6 +70,8 @@ class ClassPredictions:
 
     def _most_probable(self, X):
         check_is_fitted(self)
+        if self._groups_of_fit is not None:
+            return super()._most_probable(X)
         X, points = self._validated(X), self._points
         if points is None or len(self.classes_) > 2:
             return self._log_averages(X).argmax(axis=1)
@@ -72,6 +84,8 @@ class ClassPredictions:
 
     def _ends(self, X, tails):
         check_is_fitted(self)
+        if self._groups_of_fit is not None:
+            return super()._ends(X, tails)
         weights = self.posterior_.weights
 
         def ends(table):
@@ -81,9 +95,11 @@ class ClassPredictions:
             table = softmax(table, axis=0)
             return np.stack([weighted_quantile(one, weights, tails) for one in table])
 
-        return self._by_rows(self._validated(X), ends).transpose(2, 0, 1)
+        return self._reduced(self._validated(X), ends).transpose(2, 0, 1)
 
     def _entropies(self, X):
+        if self._groups_of_fit is not None:
+            return super()._entropies(X)
         weights = self.posterior_.weights
 
         def entropies(table):
@@ -93,9 +109,11 @@ class ClassPredictions:
             of_average = entr(np.stack([weights @ one for one in proba])).sum(axis=0)
             return np.stack([of_average, weights @ entr(proba).sum(axis=0)])
 
-        return self._by_rows(X, entropies)
+        return self._reduced(X, entropies)
 
     def _draw(self, X, n_samples, rng):
+        if self._groups_of_fit is not None:
+            return super()._draw(X, n_samples, rng)
         X, theta = self._validated(X), self._own(self.posterior_.sample(n_samples, rng))
         return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng, self._units)
 
@@ -130,6 +148,8 @@ class ClassPredictions:
             If there are fewer than two classes, or ``n_samples`` is not a positive integer.
         """
         self._validate_params()
+        if self._has_groups:
+            raise ValueError(f"groups={self.groups!r} has no draws of the prior yet: set None.")
         refuse_no_table(X)
         names = _get_feature_names(X)
         with np.errstate(all="ignore"), naming_conversions("X"):
@@ -149,6 +169,8 @@ class ClassPredictions:
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _log_likelihoods(self, X, y, draws):
+        if self._groups_of_fit is not None:
+            return super()._log_likelihoods(X, y, draws)
         codes = encode_known(y, self.classes_).astype(int)
         theta = self._own(draws)
         out = np.empty((len(theta), len(codes)))
@@ -158,7 +180,7 @@ class ClassPredictions:
         return out
 
     def _refuse_large(self, X, reset):
-        if reset or getattr(self, "_state", None) is None:  # Units are not known yet.
+        if reset or getattr(self, "_state", None) is None or self._groups_of_fit is not None:
             super()._refuse_large(X, reset)
         else:
             refuse_far(X, self._units, X.dtype)
@@ -182,6 +204,8 @@ class ClassPredictions:
         return root_of(self._points)
 
     def _log_averages(self, X):
+        if self._groups_of_fit is not None:
+            return super()._log_averages(X)
         state, points = self._state, self._points
         with self._threads():
             if points is None:
@@ -193,7 +217,7 @@ class ClassPredictions:
                 found = log_averages_by(state.normal_logits, points, rows, state.fit_intercept)
         return found.T
 
-    def _by_rows(self, X, reduce):
+    def _reduced(self, X, reduce):
         """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
         points = self.posterior_
         points = points if isinstance(points, GaussianPosterior) else own_particles(points)

@@ -29,6 +29,7 @@ class Classes(NamedTuple):
 
     labels: np.ndarray
 
+    centre, unit, location = 0.0, 1.0, 0.0  # See `Distribution`.
     n_dispersions = 0  # Coordinates beyond the coefficients that a likelihood has.
     has_cutpoints = False  # Whether there are some, where columns are at their means.
 
@@ -64,6 +65,10 @@ class Classes(NamedTuple):
         if fit_intercept:
             found["intercept"] = Variable(places[..., p], dims)
         return found, coords
+
+    def described(self, scale):
+        """The priors of dispersions: there are none."""
+        return []
 
     def frame(self, units):
         """Of a posterior that is found in these `Units` of columns, or None."""

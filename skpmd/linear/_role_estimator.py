@@ -10,11 +10,13 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from skpmd._base.estimator import result
 from skpmd._base.results import Results
 from skpmd._base.steps import Records
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._rows.table import group_size, is_in_memory, mapped
 from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
+from skpmd.engine.model import Batch
 from skpmd.linear._group_estimator import GroupColumns
 from skpmd.linear._make_model import few, per_column
 from skpmd.linear._task import LinearState
@@ -117,9 +119,26 @@ class RoleColumns(GroupColumns):
         one._set_state(state._replace(effects=effects))
         return one._one_each(X, n, rng)
 
-    def _one_each(self, X, n, rng):
-        """Draws (n_rows, n) of y, for so many particles."""
-        return self._draw(X, n, rng)
+    # ------------------------------------------------------------------- likelihoods of rows
+    @result
+    def _width(self):
+        """How many coefficients there are, with an intercept."""
+        return self._n_slopes + self._state.fit_intercept
+
+    def _likelihood_of(self, X, y, weight, draws=None):
+        """The model of coefficients, these (m, d), checked rows in its units, and codes or None.
+
+        Codes are of groups, and coefficients of all particles, or of ``draws`` in given units.
+        """
+        X, offset, trials, codes = self._split(X)
+        y, response = self._numbers(y), self._state.response
+        response.family.check(y, trials)
+        model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
+        if offset is not None:
+            offset = offset / response.unit
+        X, y = self._state.units.rows(X), response.targets(y)
+        theta = self._own(draws)[:, : self._width + response.n_dispersions]
+        return model, theta, Batch(X, y, weight, offset=offset, exposure=trials), codes
 
     def prior_summary(self) -> dict[str, list[str]]:
         """The prior of each coordinate of the fit, in the units of the data.
@@ -144,20 +163,24 @@ class RoleColumns(GroupColumns):
         sigma half-Student-t(3, 192.5)
         """
         check_is_fitted(self)
-        state, names = self._state, self.posterior_.names
-        response, p = state.response, len(state.units.scale)
+        state, names, features = self._state, self.posterior_.names, self._features()
+        response, shape = state.response, (state.response.n_rows, len(features))
         if not isinstance(self.prior, str):
             return {"name": list(names), "prior": ["an earlier posterior"] * len(names)}
-        text = _PRIORS[self.prior].replace("df", f"{self.prior_df:g}")
-        mean = per_column("prior_mean", self.prior_mean, self._features(), 1, 0.0)
-        per = response.unit / state.units.scale
-        mean, scale = np.broadcast_to(mean, (1, p))[0] * per, np.ravel(state.prior_scale) * per
-        priors = [text.format(*pair) for pair in zip(mean, scale, strict=True)]
+        text, priors = _PRIORS[self.prior].replace("df", f"{self.prior_df:g}"), []
+        mean = per_column("prior_mean", self.prior_mean, features, shape[0], 0.0)
+        scale_of = np.ones(shape[1]) if state.units is None else state.units.scale
+        mean, scale = (
+            np.broadcast_to(one, shape) * (response.unit / scale_of)
+            for one in (mean, state.prior_scale)
+        )
+        of_intercept, centre = [], response.centre + response.location
         if state.fit_intercept:
-            centre = response.centre + response.location
-            scale = self.intercept_prior_scale * response.unit
-            priors.append(_PRIORS["normal"].format(centre, scale))
-        priors += response.described(state.units.scale)
+            at = self.intercept_prior_scale * response.unit
+            of_intercept = [_PRIORS["normal"].format(centre, at)]
+        for of_row in zip(mean, scale, strict=True):
+            priors += [text.format(*pair) for pair in zip(*of_row, strict=True)] + of_intercept
+        priors += response.described(scale_of)
         return {"name": list(names[: len(priors)]), "prior": priors}
 
     def _scale_of_prior(self, default):
@@ -244,3 +267,13 @@ def _check(role, values, is_right, what):
             f"The column of {role} must hold numbers {what}, and has {values[i]:g} in row {i}: "
             "leave such rows out."
         )
+
+
+class _Coefficients:
+    """In the place of a prior where only a likelihood is asked for: theta are coefficients."""
+
+    tail_df = np.inf
+
+    def coefficients(self, theta):
+        """The coordinates themselves."""
+        return theta

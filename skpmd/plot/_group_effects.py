@@ -25,7 +25,7 @@ from skpmd.plot._common import (
 from skpmd.wrappers import inside
 
 _ROW, _FRAME = 0.2, 1.3  # Inches of a figure for each row, and for what is around them.
-_UNITS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds"}
+_KINDS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds"}
 
 
 class GroupEffectsDisplay(Display):
@@ -126,7 +126,7 @@ class GroupEffectsDisplay(Display):
         order, G = np.argsort(-effects.mean[:, j], kind="stable"), len(effects.labels)
         if G > max_rows:
             order = np.delete(order, np.arange((max_rows + 1) // 2, G - max_rows // 2))
-        unit = _UNITS.get(effects.link, f"linear predictor ({effects.link})")
+        unit = _KINDS.get(effects.link, f"linear predictor ({effects.link})")
         unit += f" per unit of {effects.names[j]}" * (j > 0)
         display = cls(
             names=[str(effects.labels[i]) for i in order],

@@ -56,7 +56,7 @@ def moments(model, centre):
 
 def gap(one, other):
     """Largest difference of a posterior mean, in standard deviations of the other."""
-    centre, k = other._state.units.centre, other._n_coordinates
+    centre, k = other._state.units.centre, other._width + other._state.response.n_dispersions
     (mean, _), (expected, sd) = moments(one, centre), moments(other, centre)
     return np.abs((mean - expected) / sd)[:k].max()
 
@@ -72,7 +72,7 @@ def test_wide_priors_of_other_forms_hardly_matter(family, prior):
     assert b == [0, 1]
     largest = np.abs(plain.coef_ / plain.coef_std_).argmax()
     assert abs(found.coef_[largest] - plain.coef_[largest]) < 0.35 * plain.coef_std_[largest]
-    k = found._n_coordinates
+    k = found._width + found._state.response.n_dispersions
     assert found.posterior_.names[2:k] == plain.posterior_.names[2:]
     assert (len(found.posterior_.names) > k) == (prior == "horseshoe")
     assert np.isfinite(found.predict_interval(X[:3])).all()

@@ -147,7 +147,7 @@ def test_a_group_left_out_is_one_that_the_fit_has_not_seen(family):
         mine = X[:, 1] == g
         fit = clone(model).fit(X[~mine], y[~mine])
         given = fit._validated(X[mine], y[mine])
-        rows, batch, codes = fit._model_and_rows(*given, np.ones(mine.sum()))
+        rows, theta, batch, codes = fit._likelihood_of(*given, np.ones(mine.sum()))
         of_theta = of_groups(rows, fit._own(None), fit._in_groups(batch, codes)[0])[:, 0]
         exact = logsumexp(of_theta, b=fit.posterior_.weights)
         assert found.pointwise[g] == pytest.approx(exact, abs=0.05)

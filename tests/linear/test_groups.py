@@ -148,6 +148,18 @@ def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
     assert sigma == pytest.approx(0.5, abs=0.1)
 
 
+def test_a_particle_far_from_all_others_has_a_likelihood():
+    X, _ = table(20, 6, 0.0)  # An sd of 1e5, as heavy tails of separable classes have some.
+    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), None, -1, 2.5))
+    model = GroupedModel(NormalPrior(np.ones(3)), True, family, 0.0)
+    rows = Batch(X[:, :1], 1.0 * (X[:, 0] > 0.0), np.ones(120), group=X[:, 1])
+    theta = np.tile([21.8, 3.7, 0.8], (21, 1))
+    theta[0] = -32.0, 0.01, 7.5
+    value = model.log_likelihood(theta, rows)
+    assert value[0] < -100.0
+    assert np.isfinite(value[1:]).all()
+
+
 def test_a_weight_is_a_number_of_copies():
     for name in ("normal", "poisson"):
         model, batch, theta = case(name, slope=True)

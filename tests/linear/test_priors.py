@@ -535,3 +535,17 @@ def test_a_fit_warns_of_missing_moments():
     assert "1 of 1 features have no posterior mean" in estimator.diagnostics_["warnings"][-1]
     estimator.fit(X, X[:, 0] ** 2 > 0.2)
     assert not estimator.diagnostics_["warnings"]
+
+
+@pytest.mark.parametrize("scale", ["auto", None])
+def test_the_prior_of_each_coefficient_of_classes_in_words(scale):
+    X, y = np.arange(12.0).reshape(6, 2) ** 2, [0, 0, 1, 1, 2, 2]
+    model = BayesianLogisticRegressionPMD(
+        prior_scale=[2.0, 3.0], prior_mean={"x1": 1.0}, scale=scale, n_particles=100
+    )
+    model.set_params(moves="never", reweight=False, max_iter=1, random_state=0).fit(X, y)
+    found = model.prior_summary()
+    assert found["name"] == model.posterior_.names
+    per = [1.0, 1.0] if scale is None else X.std(axis=0)
+    one = [f"Normal(0, {2.0 / per[0]:.4g})", f"Normal({1.0 / per[1]:.4g}, {3.0 / per[1]:.4g})"]
+    assert found["prior"] == [*one, "Normal(0, 10)"] * 3
