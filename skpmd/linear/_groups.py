@@ -31,8 +31,9 @@ from skpmd.linear._priors import precision_matrix
 _RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 _OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
-_LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
-_ROWS, _TABLE = 1 << 10, 1 << 17  # Rows of a piece, and numbers of its tables.
+_LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
+# Rows of a piece, more of few particles, and numbers of its tables.
+_ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -208,7 +209,8 @@ class GroupedModel(GeneralisedLinearModel):
         def of(piece):
             return self._of_piece(known, batch, order, piece)
 
-        return in_order(of, group_pieces(batch))
+        n_rows = int(np.clip(_TABLE // len(known[0]), _ROWS, _MOST_ROWS))
+        return in_order(of, group_pieces(batch, n_rows=n_rows))
 
     @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
     def _of_piece(self, known, batch, order, piece):
@@ -250,22 +252,20 @@ class GroupedModel(GeneralisedLinearModel):
         rules, n_groups = _rules(groups.n_effects), len(starts) - 1
 
         def call(some, start, rule, order):
-            table = self._predictors(slopes_of[some], batch, rows)
+            table = self._predictors(slopes_of[some], batch, rows, is_fast)
             own, of_factor = phi_of[some], factor_of[some]
             if is_fast:
-                m, kind = len(table), int(self.family.name == "poisson")
-                values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
-                moments = np.empty((m, n_groups if order == 2 else 0, 7))
-                # So improbable are rows beyond that no particle with some of them has a weight.
-                np.clip(table, -_LARGEST, _LARGEST, out=table)
-                largest = float(np.abs(table).max())
-                turned, (y, _, weight) = np.ascontiguousarray(table.T), columns
+                (y, _, weight), m = columns, len(own)
+                values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
+                moments = np.empty((n_groups if order == 2 else 0, 7, m))
                 integrate_intercepts(
-                    kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(),
-                    start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
-                    rules.log_weights, order, values, by_factor, moments,
+                    int(self.family.name == "poisson"), table, y, weight, starts,
+                    of_factor[:, 0].copy(), start[:, 0].copy(), rule, rules.first,
+                    rules.nodes[:, 0].copy(), rules.log_weights, order, values, by_factor[:, 0],
+                    moments,
                 )  # fmt: skip
-                return some, values, turned.T, by_factor, np.zeros(own.shape), moments
+                more = table.T, by_factor, np.zeros(own.shape), moments.transpose(2, 0, 1)
+                return some, values.T, *more
             of_rows = *columns, starts, x
             known = table, own, of_factor
             return some, *integrate_groups(self.family, of_rows, known, start, rule, rules, order)
@@ -273,7 +273,7 @@ class GroupedModel(GeneralisedLinearModel):
         slopes_of, phi_of, factor_of = (_probes(one, factor) for one in (slopes, phi, factor))
         both = slice(0, len(factor_of))
         at_median = self._predictors(slopes_of[:1], batch, rows)
-        is_fast = is_fast and np.abs(at_median).max() < 0.5 * _LARGEST
+        is_fast = is_fast and np.abs(at_median).max() < _LARGEST
         n = np.sqrt(n_groups * len(batch.group) / starts[-1])
         start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
         last, best = None, rule.copy()
@@ -390,13 +390,13 @@ class _Marginal:
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
 
 
-def group_pieces(batch, most=_ROWS):
+def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):
     """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
     edges = np.flatnonzero(np.diff(batch.group)) + 1
     edges = np.concatenate([[0], edges, [len(batch.group)]])
     first = 0
     while first < len(edges) - 1:
-        last = max(first + 1, np.searchsorted(edges, edges[first] + _ROWS, side="right") - 1)
+        last = max(first + 1, np.searchsorted(edges, edges[first] + n_rows, side="right") - 1)
         last = min(last, first + max(1, most))
         yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
         first = last
