@@ -117,11 +117,15 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
                     spread[i] += p[i] * q[i]
         furthest = 0.0
         for i in range(m):
-            slope[i] = sd[i] * (hits - mean[i]) - z[i]
-            precision[i] = 1.0 + sd[i] * sd[i] * spread[i]
-            z[i] += slope[i] / precision[i]
+            slope[i] = sd[i] * (hits - mean[i]) - before[i]
         for i in range(m):
-            furthest = max(furthest, slope[i] * slope[i] / precision[i])
+            precision[i] = 1.0 + sd[i] * sd[i] * spread[i]
+        for i in range(m):
+            scratch[i] = slope[i] / precision[i]
+        for i in range(m):
+            z[i] += scratch[i]
+        for i in range(m):
+            furthest = max(furthest, slope[i] * scratch[i])
         if not furthest >= _NEAR * _NEAR:
             break
         for i in range(m):
@@ -232,15 +236,23 @@ def integrate_intercepts(
         _modes(kind, raised, total, hits, sd, mode, width, centre, rest, chance)
         for i in range(m):
             width[i] = 1.0 / math.sqrt(width[i])
+        for i in range(m):
             product[i] = min(max(sd[i] * centre[i], -_MAX), _MAX)
+        for i in range(m):
             log_centre[i] = hits * product[i] - 0.5 * centre[i] * centre[i]
+        for i in range(m):
             largest = max(largest, peak[i] + abs(product[i]))
-        for k in range(K):
+        for k in range(K):  # Loops with few arrays each are made of vectors.
+            t, log_weight = nodes[head + k], log_weights[head + k]
+            one, of_node, more = z[k * m : k * m + m], at[k * m : k * m + m], share[k * m : k * m + m]
             for i in range(m):
-                z[k * m + i] = mode[i] + nodes[head + k] * width[i]
-                at[k * m + i] = min(max(sd[i] * z[k * m + i], -_MAX), _MAX) - product[i]
-                squares = (z[k * m + i] - centre[i]) * (z[k * m + i] + centre[i])
-                share[k * m + i] = hits * at[k * m + i] - 0.5 * squares + log_weights[head + k]
+                one[i] = mode[i] + t * width[i]
+            for i in range(m):
+                of_node[i] = min(max(sd[i] * one[i], -_MAX), _MAX) - product[i]
+            for i in range(m):
+                more[i] = log_weight - 0.5 * (one[i] - centre[i]) * (one[i] + centre[i])
+            for i in range(m):
+                more[i] += hits * of_node[i]
         for i in range(m):  # The first node is the lowest, and the last one the highest.
             far = max(far, max(abs(at[i]), abs(at[size - m + i])))
         if kind == _POISSON:

@@ -29,11 +29,13 @@ from skpmd.linear._priors import precision_matrix
 # by less than this share of a nat, which is divided by the root of about the number of groups:
 # what is left of errors is alike at all particles but for a share of as much.
 _RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
+_COARSE = 1  # The rule of searches for modes.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 _OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 # Rows of a piece, more of few particles, and numbers of its tables.
 _ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
+_FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -152,6 +154,7 @@ class GroupedModel(GeneralisedLinearModel):
     """
 
     is_log_concave = False
+    _rule = None  # Of all groups, where no rule is looked for.
 
     def log_likelihood(self, theta, batch):
         """Sum over the groups of logs of integrals; see `Model`."""
@@ -242,6 +245,7 @@ class GroupedModel(GeneralisedLinearModel):
         """
         slopes, phi, sds = known
         groups, factor, x = self.family.groups, self.factor(sds), None
+        known = slopes, phi, factor
         columns = self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
@@ -266,11 +270,17 @@ class GroupedModel(GeneralisedLinearModel):
                 )  # fmt: skip
                 more = table.T, by_factor, np.zeros(own.shape), moments.transpose(2, 0, 1)
                 return some, values.T, *more
-            of_rows = *columns, starts, x
-            known = table, own, of_factor
-            return some, *integrate_groups(self.family, of_rows, known, start, rule, rules, order)
+            of_rows, of = (*columns, starts, x), (table, own, of_factor)
+            return some, *integrate_groups(self.family, of_rows, of, start, rule, rules, order)
 
-        slopes_of, phi_of, factor_of = (_probes(one, factor) for one in (slopes, phi, factor))
+        block = max(_FEWEST, _TABLE // starts[-1])
+        blocks = [slice(i, i + block) for i in range(0, len(slopes), block)]
+        if self._rule is not None:
+            slopes_of, phi_of, factor_of = known
+            start, rule = np.zeros((n_groups, 2)), np.full(n_groups, self._rule)
+            yield from (call(some, start, rule, order) for some in blocks)
+            return
+        slopes_of, phi_of, factor_of = (_probes(one, factor) for one in known)
         both = slice(0, len(factor_of))
         at_median = self._predictors(slopes_of[:1], batch, rows)
         is_fast = is_fast and np.abs(at_median).max() < _LARGEST
@@ -290,10 +300,8 @@ class GroupedModel(GeneralisedLinearModel):
             last = np.where(open_, values, last) if last is not None else values
             if not (rule >= 0).any():
                 break
-        slopes_of, phi_of, factor_of = slopes, phi, factor
-        block = max(1, _TABLE // starts[-1])
-        for i in range(0, len(slopes), block):
-            yield call(slice(i, i + block), start, best, order)
+        slopes_of, phi_of, factor_of = known
+        yield from (call(some, start, best, order) for some in blocks)
 
     def _is_fast(self, columns):
         """Whether intercepts have a kernel of their own: of counts, and of single trials."""
@@ -314,9 +322,18 @@ class GroupedModel(GeneralisedLinearModel):
             grid = np.zeros((len(_GRID), of_groups))
             grid[:, : self.family.groups.n_effects] = _GRID[:, None]
             points = np.hstack([np.tile(mode, (len(_GRID), 1)), grid])
-            value = self.log_prior(points) + sum(self.log_likelihood(points, b) for b in batches)
+            value = sum(self._coarse().log_likelihood(points, batch) for batch in batches)
+            value += self.log_prior(points)
             found.append(points[np.where(np.isfinite(value), value, -np.inf).argmax()])
         return found
+
+    def _coarse(self):
+        """The same with integrals by a few nodes, whose number is that of all groups."""
+        if self.family.is_conjugate:
+            return self
+        coarse = copy.copy(self)
+        coarse._rule = _COARSE
+        return coarse
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
@@ -338,8 +355,9 @@ class GroupedModel(GeneralisedLinearModel):
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
         gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
+        of = self._coarse() if cov is None else self  # A mode is no more than a start.
         with np.errstate(over="ignore", invalid="ignore"):
-            at, ahead, back = self._along(mean, steps, batches)
+            at, ahead, back = of._along(mean, steps, batches)
             is_finite = np.isfinite(at + (ahead - back).sum(axis=0)).all()
         if cov is not None:
             at = at + (ahead + back - 2.0 * at).sum(axis=0) / 6.0
