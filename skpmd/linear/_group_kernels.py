@@ -20,6 +20,7 @@ _POISSON = 1  # The kind of counts; that of single trials is 0.
 _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: nodes may be so far.
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
 _MAX_PRODUCT, _MAX_SINGLE = 640.0, 80.0  # Logs of products are to be smaller.
+_LEAST = -75.0  # Logs of what nodes add to a sum, next to a centre's, that are as good as none.
 _f = np.float32
 
 
@@ -205,9 +206,10 @@ def integrate_intercepts(
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             longest = max(longest, 0 if kind == _POISSON else starts[g + 1] - starts[g])
     of_rows, of_nodes = np.empty((3, longest, m), np.float32), np.empty((5, most * m))
-    single, of_counts, numbers = np.empty((4, most * m), np.float32), np.empty((2, m)), np.empty((9, m))
-    known, total, log_centre, product, peak = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    mode, centre, width, sums = numbers[5], numbers[6], numbers[7], numbers[8]
+    single, of_counts = np.empty((4, most * m), np.float32), np.empty((2, m))
+    of_mode, of_sums = np.empty((5, m)), np.empty((4, m))
+    mode, centre, width, sums, peak = of_mode[0], of_mode[1], of_mode[2], of_mode[3], of_mode[4]
+    known, total, log_centre, product = of_sums[0], of_sums[1], of_sums[2], of_sums[3]
     for g in range(len(starts) - 1):
         if rule[g] < 0:
             continue
@@ -244,7 +246,8 @@ def integrate_intercepts(
             largest = max(largest, peak[i] + abs(product[i]))
         for k in range(K):  # Loops with few arrays each are made of vectors.
             t, log_weight = nodes[head + k], log_weights[head + k]
-            one, of_node, more = z[k * m : k * m + m], at[k * m : k * m + m], share[k * m : k * m + m]
+            a, b = k * m, k * m + m
+            one, of_node, more = z[a:b], at[a:b], share[a:b]
             for i in range(m):
                 one[i] = mode[i] + t * width[i]
             for i in range(m):
@@ -269,11 +272,12 @@ def integrate_intercepts(
         else:
             factors, ratio, weights = single[0, :size], single[1, :size], single[2, :size]
             _single_exponential(at, factors, ratio)
-            steps = int(_MAX_SINGLE / (far + 1.0)), int(_MAX_PRODUCT / (largest + 1.0))
+            step, most = int(_MAX_SINGLE / (far + 1.0)), int(_MAX_PRODUCT / (largest + 1.0))
+            steps = max(step, 1), max(most, 1)
             _products(rest, chance, factors, steps, share, ratio, log_centre, product)
             _single_exponential(share, weights, single[3, :size])
             for k in range(size):
-                at[k] = weights[k] / np.float64(ratio[k])
+                at[k] = weights[k] / np.float64(ratio[k]) if share[k] > _LEAST else 0.0
         sums[:] = 0.0
         for k in range(K):
             for i in range(m):

@@ -8,8 +8,6 @@ and a correlation are further coordinates like dispersions.
 """
 
 import copy
-from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -18,20 +16,14 @@ from scipy.special import ndtr, ndtri
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
-from skpmd.linear._design import gauss_hermite
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
+from skpmd.linear._group_rules import chosen_rules, octaves, probes, rules_of
 from skpmd.linear._priors import precision_matrix
 
-# Nodes a dimension. A group has the first rule whose integral differs from that of the one before
-# by less than this share of a nat, which is divided by the root of about the number of groups:
-# what is left of errors is alike at all particles but for a share of as much.
-_RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
 _COARSE = 1  # The rule of searches for modes.
-_NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
-_OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 # Rows of a piece, more of few particles, and numbers of its tables.
 _ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
@@ -125,28 +117,6 @@ def grouped(family, groups):
     return out
 
 
-class _Rules:
-    """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
-
-    def __init__(self, n_effects):
-        self.first, nodes, weights = [0], [], []
-        for n in _RULES:
-            one, of_one = gauss_hermite(n)
-            for i, j in product(range(n), range(n if n_effects > 1 else 1)):
-                t = one[i], one[j] if n_effects > 1 else 0.0
-                weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
-                if weight < _NEGLIGIBLE:
-                    continue
-                nodes.append(t)
-                weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
-            self.first.append(len(nodes))
-        self.first, self.nodes = np.array(self.first), np.array(nodes)
-        self.log_weights = np.array(weights)
-
-
-_rules = cache(_Rules)
-
-
 class GroupedModel(GeneralisedLinearModel):
     """A family's likelihood in which effects of groups are integrated out.
 
@@ -154,7 +124,8 @@ class GroupedModel(GeneralisedLinearModel):
     """
 
     is_log_concave = False
-    _rule = None  # Of all groups, where no rule is looked for.
+    # The rule of all groups, where none is looked for, and whether the one after it is meant.
+    _rule, _is_next = None, False
 
     def log_likelihood(self, theta, batch):
         """Sum over the groups of logs of integrals; see `Model`."""
@@ -240,68 +211,82 @@ class GroupedModel(GeneralisedLinearModel):
     def integrals(self, known, batch, rows, starts, order):
         """Of groups, for blocks of particles: slice, values, table, by factor, by phi, moments.
 
-        See `integrate_groups`; the number of nodes of each group, and where searches begin, are
-        found at the particles' median and where effects vary much.
+        See `integrate_groups`; the rule of each group, and where searches begin, are found at the
+        particles' median and where effects vary most, and apart for those of twice the size.
         """
         slopes, phi, sds = known
         groups, factor, x = self.family.groups, self.factor(sds), None
-        known = slopes, phi, factor
-        columns = self._columns(batch, rows)
+        known, columns = (slopes, phi, factor), self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
+        at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
-        rules, n_groups = _rules(groups.n_effects), len(starts) - 1
-
-        def call(some, start, rule, order):
-            table = self._predictors(slopes_of[some], batch, rows, is_fast)
-            own, of_factor = phi_of[some], factor_of[some]
-            if is_fast:
-                (y, _, weight), m = columns, len(own)
-                values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
-                moments = np.empty((n_groups if order == 2 else 0, 7, m))
-                integrate_intercepts(
-                    int(self.family.name == "poisson"), table, y, weight, starts,
-                    of_factor[:, 0].copy(), start[:, 0].copy(), rule, rules.first,
-                    rules.nodes[:, 0].copy(), rules.log_weights, order, values, by_factor[:, 0],
-                    moments,
-                )  # fmt: skip
-                more = table.T, by_factor, np.zeros(own.shape), moments.transpose(2, 0, 1)
-                return some, values.T, *more
-            of_rows, of = (*columns, starts, x), (table, own, of_factor)
-            return some, *integrate_groups(self.family, of_rows, of, start, rule, rules, order)
-
-        block = max(_FEWEST, _TABLE // starts[-1])
-        blocks = [slice(i, i + block) for i in range(0, len(slopes), block)]
-        if self._rule is not None:
-            slopes_of, phi_of, factor_of = known
-            start, rule = np.zeros((n_groups, 2)), np.full(n_groups, self._rule)
-            yield from (call(some, start, rule, order) for some in blocks)
-            return
-        slopes_of, phi_of, factor_of = (_probes(one, factor) for one in known)
-        both = slice(0, len(factor_of))
-        at_median = self._predictors(slopes_of[:1], batch, rows)
         is_fast = is_fast and np.abs(at_median).max() < _LARGEST
-        n = np.sqrt(n_groups * len(batch.group) / starts[-1])
-        start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
-        last, best = None, rule.copy()
-        for k in range(len(_RULES)):
-            _, values, *_, moments = call(both, start, rule, 2)
-            open_ = rule >= 0
-            start[open_] = np.nan_to_num(moments[0, open_, :2])
-            best[open_] = k
-            if last is not None:
-                change = np.abs(values - last).max(axis=0)
-                rule = np.where(open_ & ~(change < _TOLERANCE / n), k + 1, -1)
-            else:
-                rule = rule + 1
-            last = np.where(open_, values, last) if last is not None else values
-            if not (rule >= 0).any():
-                break
-        slopes_of, phi_of, factor_of = known
-        yield from (call(some, start, best, order) for some in blocks)
+        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+
+        def call(own, start, rule, order):
+            slopes, phi, factor = own
+            table = self._predictors(slopes, batch, rows, is_fast)
+            if not is_fast:
+                of_rows, own = (*columns, starts, x), (table, phi, factor)
+                return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
+            (y, _, weight), m = columns, len(phi)
+            values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
+            moments = np.empty((n_groups if order == 2 else 0, 7, m))
+            integrate_intercepts(
+                int(self.family.name == "poisson"), table, y, weight, starts, factor[:, 0].copy(),
+                start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
+                rules.log_weights, order, values, by_factor[:, 0], moments,
+            )  # fmt: skip
+            more = by_factor, np.zeros(phi.shape), moments.transpose(2, 0, 1)
+            return values.T, table.T, *more
+
+        def settled(some):
+            own = probes(known, some)
+            size, n = np.sqrt((own[-1] ** 2).sum(axis=1).max()), len(batch.group) / starts[-1]
+
+            def evaluate(start, rule):
+                values, *_, moments = call(own, start, rule, 2)
+                return values, moments
+
+            return chosen_rules(evaluate, (n_groups, n_groups * n), size, rules)
+
+        if self._rule is None:
+            level = octaves(factor)
+            found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
+        else:
+            level = np.zeros(len(slopes), dtype=np.int64)
+            found = {0: (np.zeros((n_groups, 2)), np.full(n_groups, self._rule))}
+        if self._is_next:
+            last = rules.n - 1
+            found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
+        block = max(_FEWEST, _TABLE // starts[-1])
+        for i in range(0, len(slopes), block):
+            some, parts = slice(i, i + block), []
+            for k in np.unique(level[some]):
+                place = np.flatnonzero(level[some] == k)
+                own = tuple(one[some][place] for one in known)
+                parts.append((place, call(own, *found[k], order)))
+            yield some, *_together(parts)
+
+    def changes(self, theta, batches):
+        """By how much integrals of groups are other ones with the next rule, (m, G).
+
+        That is with the last but one, where a group has the last.
+        """
+        known, further, out = self.split(self.prior.coefficients(theta)), copy.copy(self), []
+        further._is_next = True
+        for batch in batches if not self.family.is_conjugate else ():
+            for piece in group_pieces(batch):
+                both = (
+                    np.concatenate([part[1] for part in one.integrals(known, batch, *piece, 0)])
+                    for one in (self, further)
+                )
+                out.append(np.subtract(*both))
+        return np.concatenate(out, axis=1) if out else np.zeros((len(theta), 1))
 
     def _is_fast(self, columns):
         """Whether intercepts have a kernel of their own: of counts, and of single trials."""
@@ -408,6 +393,19 @@ class _Marginal:
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
 
 
+def _together(parts):
+    """Arrays of particles, of those of some at these places."""
+    if len(parts) == 1:
+        return parts[0][1]
+    n, out = sum(len(place) for place, _ in parts), []
+    for each in zip(*(arrays for _, arrays in parts), strict=True):
+        one = np.empty((n, *each[0].shape[1:]))
+        for (place, _), values in zip(parts, each, strict=True):
+            one[place] = values
+        out.append(one)
+    return out
+
+
 def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):
     """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
     edges = np.flatnonzero(np.diff(batch.group)) + 1
@@ -418,15 +416,6 @@ def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):
         last = min(last, first + max(1, most))
         yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
         first = last
-
-
-def _probes(table, factor):
-    """A table's median over particles, and its row where effects vary much."""
-    if len(factor) == 1:
-        return np.ascontiguousarray(table)
-    size = (factor**2).sum(axis=1)
-    i = np.argsort(size, kind="stable")[int(np.ceil(_OFTEN * (len(size) - 1)))]
-    return np.stack([np.median(table, axis=0), table[i]])
 
 
 def _sine(cosine):

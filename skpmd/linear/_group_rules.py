@@ -1,0 +1,133 @@
+"""Rules of quadrature over groups' effects, and whether they settle what a posterior rests on.
+
+Nodes are in units of a group's curvature around its mode. Gauss-Hermite's rules come first. Where
+these do not settle, as of a likelihood that is a step of an effect with a large sd, a rule of one
+effect goes on with Gauss-Legendre's on panels to both sides of the mode, each twice as long as the
+one before: whatever the scale is, a few of them see it.
+"""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from skpmd.engine.particles import systematic, weights
+from skpmd.linear._design import gauss_hermite
+
+# Nodes a dimension. A group has the first rule whose integral differs from that of the one before
+# by less than this share of a nat, which is divided by the root of about the number of groups:
+# what is left of errors is alike at all particles but for a share of as much. Two rules that are
+# wrong may agree, so that the change before has to be less than so many times as large.
+_RULES, _OF_TWO, TOLERANCE, _AFTER = (3, 5, 7, 11, 17), (27, 43), 5e-3, 30.0
+_LARGE = 3.0  # Predictors that vary by more are looked at more closely, for the same reason.
+_PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
+_NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
+# Sums of integrals may vary by so many nats between particles, of which a few numbers are seen.
+_MAX_VARIATION, _MOST, _NUMBERS = 0.05, 16, 1 << 22
+
+
+class _Rules:
+    """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
+
+    def __init__(self, n_effects):
+        self.first, nodes, log_weights = [0], [], []
+        for n in _RULES if n_effects == 1 else _RULES + _OF_TWO:
+            one, of_one = gauss_hermite(n)
+            for i, j in product(range(n), range(n if n_effects > 1 else 1)):
+                t = one[i], one[j] if n_effects > 1 else 0.0
+                weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
+                if weight < _NEGLIGIBLE:
+                    continue
+                nodes.append(t)
+                log_weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
+            self.first.append(len(nodes))
+        for n in _PANELS if n_effects == 1 else ():
+            t, weight = _panels(n)
+            nodes += list(np.column_stack([t, np.zeros(len(t))]))
+            log_weights += list(np.log(weight / np.sqrt(2.0 * np.pi)))
+            self.first.append(len(nodes))
+        self.first, self.nodes = np.array(self.first), np.array(nodes)
+        self.log_weights, self.n = np.array(log_weights), len(self.first) - 1
+        self.n_gaussian = self.n - len(_PANELS) if n_effects == 1 else self.n
+
+
+rules_of = cache(_Rules)
+
+
+def _panels(n):
+    """Nodes, sorted, and weights of Gauss-Legendre's rule on each of the panels."""
+    one, of_one = np.polynomial.legendre.leggauss(n)
+    low, high = np.append(0.0, _EDGES[:-1]), _EDGES
+    t = (low[:, None] + (high - low)[:, None] * 0.5 * (one + 1.0)).ravel()
+    weight = (0.5 * (high - low)[:, None] * of_one).ravel()
+    return np.append(-t[::-1], t), np.append(weight[::-1], weight)
+
+
+def octaves(factor):
+    """How often sizes of effects are to be halved until they are no more than twice the median.
+
+    Of factors (m, 3) of the effects' covariances; the larger effects are, the more nodes they need.
+    """
+    size = np.sqrt((factor**2).sum(axis=1))
+    return np.floor(np.log2(np.clip(size / np.median(size), 1.0, 1e3))).astype(np.int64)
+
+
+def probes(known, some):
+    """Medians of tables over some particles, and the rows of that whose effects vary most."""
+    if len(some) == 1:
+        return tuple(one[some] for one in known)
+    largest = some[(known[-1][some] ** 2).sum(axis=1).argmax()]
+    return tuple(np.stack([np.median(one[some], axis=0), one[largest]]) for one in known)
+
+
+def chosen_rules(evaluate, n_groups, size, rules):
+    """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
+
+    It takes both, with -1 for a group that is settled, and returns integrals (m, G) and moments.
+    The number of groups is that of all rows, and ``size`` is of the effects.
+    """
+    G, tolerance = n_groups[0], TOLERANCE / np.sqrt(n_groups[1])
+    if rules.n_gaussian < rules.n:
+        tolerance *= np.clip((_LARGE / size) ** 2, 1e-3, 1.0)
+    start, rule = np.zeros((G, 2)), np.zeros(G, dtype=np.int64)
+    last, best, before = None, rule.copy(), np.full(G, _AFTER * tolerance)
+    for k in range(rules.n):
+        values, moments = evaluate(start, rule)
+        is_open = rule >= 0
+        start[is_open] = np.nan_to_num(moments[0, is_open, :2])
+        best[is_open] = k
+        if last is None:
+            rule, last = rule + 1, values
+            continue
+        change = np.abs(values - last).max(axis=0)
+        is_settled = (change < tolerance) & (before <= _AFTER * tolerance)
+        if k > rules.n_gaussian:  # The first of panels is as good as the last, then.
+            is_settled = change < TOLERANCE / np.sqrt(n_groups[1])
+            best[is_open & is_settled] = rules.n_gaussian
+        rule = np.where(is_open & ~is_settled, k + 1, -1)
+        before, last = change, np.where(is_open, values, last)
+        if not (rule >= 0).any():
+            break
+    return start, best
+
+
+def unsettled_reasons(model, batches, particles):
+    """Reasons not to trust integrals, a tuple: what they change by with the next rule.
+
+    Of weighted `Particles` some are looked at that carry the posterior; a change that is alike at
+    all of them is one of the evidence alone.
+    """
+    n_rows = sum(len(batch.weight) for batch in batches)
+    m = int(np.clip(_NUMBERS // n_rows, 4, _MOST))
+    chosen = systematic(weights(particles.log_ratio), m, np.random.default_rng(0))
+    change = model.changes(particles.theta[chosen], batches)
+    total = change.sum(axis=1).std()
+    if total < _MAX_VARIATION:
+        return ()
+    G, of_group = change.shape[1], change.std(axis=0)
+    n = max(1, int((of_group > _MAX_VARIATION / G).sum()))
+    return (
+        f"integrals over the effects of {n} of {G} groups are not settled by the largest rule of "
+        f"quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
+        "rows of a group tell of, so lower group_prior_scale, or join groups of few rows",
+    )
