@@ -20,7 +20,9 @@ _POISSON = 1  # The kind of counts; that of single trials is 0.
 _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: nodes may be so far.
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
 _MAX_PRODUCT, _MAX_SINGLE = 640.0, 80.0  # Logs of products are to be smaller.
+_FAR = 11.0  # From a centre in prior sds; nodes beyond add nothing.
 _LEAST = -75.0  # Logs of what nodes add to a sum, next to a centre's, that are as good as none.
+_FEW = 8  # Particles of which no vectors are made.
 _f = np.float32
 
 
@@ -141,6 +143,16 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
 
 
 @njit(**_KERNEL)
+def _multiply(q, p, factor, ratio):
+    """What `_products` does with a row, of so few particles that they are no vectors."""
+    m = len(q)
+    for i in range(m):
+        q_of, p_of = q[i], p[i]
+        for k in range(i, len(ratio), m):
+            ratio[k] *= q_of + p_of * factor[k]
+
+
+@njit(**_KERNEL)
 def _products(rest, chance, factor, steps, share, ratio, log_centre, centre):
     """Write products over rows: ``ratio`` of all nodes, and of ``rest``, to ``centre``.
 
@@ -161,6 +173,9 @@ def _products(rest, chance, factor, steps, share, ratio, log_centre, centre):
                 centre[i] = 1.0
         for i in range(m):
             centre[i] *= q[i]
+        if m < _FEW:
+            _multiply(q, p, factor, ratio)
+            continue
         for first in range(0, len(ratio), m):
             of_node, f = ratio[first : first + m], factor[first : first + m]
             for i in range(m):
@@ -253,11 +268,18 @@ def integrate_intercepts(
             for i in range(m):
                 of_node[i] = min(max(sd[i] * one[i], -_MAX), _MAX) - product[i]
             for i in range(m):
+                value, away = of_node[i], abs(one[i] - centre[i])
+                of_node[i] = value if away < _FAR else 0.0
+            for i in range(m):
                 more[i] = log_weight - 0.5 * (one[i] - centre[i]) * (one[i] + centre[i])
             for i in range(m):
                 more[i] += hits * of_node[i]
+            for i in range(m):
+                value, away = more[i], abs(one[i] - centre[i])
+                more[i] = value if away < _FAR else -2.0 * _MAX_SINGLE
         for i in range(m):  # The first node is the lowest, and the last one the highest.
-            far = max(far, max(abs(at[i]), abs(at[size - m + i])))
+            most_far = max(abs(z[i] - centre[i]), abs(z[size - m + i] - centre[i]))
+            far = max(far, sd[i] * min(most_far, _FAR))
         if kind == _POISSON:
             _exponential(at, factor, scratch)
             _exponential(product, of_counts[0], of_counts[1])
@@ -277,7 +299,10 @@ def integrate_intercepts(
             _products(rest, chance, factors, steps, share, ratio, log_centre, product)
             _single_exponential(share, weights, single[3, :size])
             for k in range(size):
-                at[k] = weights[k] / np.float64(ratio[k]) if share[k] > _LEAST else 0.0
+                at[k] = weights[k] / np.float64(ratio[k])
+            for k in range(size):
+                one_of, log_of = at[k], share[k]
+                at[k] = one_of if log_of > _LEAST else 0.0
         sums[:] = 0.0
         for k in range(K):
             for i in range(m):

@@ -14,12 +14,11 @@ import numpy as np
 from skpmd.engine.particles import systematic, weights
 from skpmd.linear._design import gauss_hermite
 
-# Nodes a dimension. A group has the first rule whose integral differs from that of the one before
-# by less than this share of a nat, which is divided by the root of about the number of groups:
-# what is left of errors is alike at all particles but for a share of as much. Two rules that are
-# wrong may agree, so that the change before has to be less than so many times as large.
-_RULES, _OF_TWO, TOLERANCE, _AFTER = (3, 5, 7, 11, 17), (27, 43), 5e-3, 30.0
-_LARGE = 3.0  # Predictors that vary by more are looked at more closely, for the same reason.
+# Nodes a dimension. A group has the first rule that is right to less than this share of a nat, over
+# the root of about the number of groups: what is left is alike at all particles but for a share.
+# Of one effect panels tell; of two, and of small ones of rows whose log density is concave, a fifth
+# of the change since the rule before has to be less.
+_RULES, _OF_TWO, TOLERANCE, SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
 _PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 # Sums of integrals may vary by so many nats between particles, of which a few numbers are seen.
@@ -80,34 +79,38 @@ def probes(known, some):
     return tuple(np.stack([np.median(one[some], axis=0), one[largest]]) for one in known)
 
 
-def chosen_rules(evaluate, n_groups, size, rules):
+def chosen_rules(evaluate, n_groups, tolerance, rules, is_easy):
     """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
 
     It takes both, with -1 for a group that is settled, and returns integrals (m, G) and moments.
-    The number of groups is that of all rows, and ``size`` is of the effects.
+    Where it ``is_easy`` panels are for what other rules do not settle.
     """
-    G, tolerance = n_groups[0], TOLERANCE / np.sqrt(n_groups[1])
-    if rules.n_gaussian < rules.n:
-        tolerance *= np.clip((_LARGE / size) ** 2, 1e-3, 1.0)
-    start, rule = np.zeros((G, 2)), np.zeros(G, dtype=np.int64)
-    last, best, before = None, rule.copy(), np.full(G, _AFTER * tolerance)
-    for k in range(rules.n):
-        values, moments = evaluate(start, rule)
-        is_open = rule >= 0
-        start[is_open] = np.nan_to_num(moments[0, is_open, :2])
-        best[is_open] = k
-        if last is None:
-            rule, last = rule + 1, values
-            continue
-        change = np.abs(values - last).max(axis=0)
-        is_settled = (change < tolerance) & (before <= _AFTER * tolerance)
-        if k > rules.n_gaussian:  # The first of panels is as good as the last, then.
-            is_settled = change < TOLERANCE / np.sqrt(n_groups[1])
-            best[is_open & is_settled] = rules.n_gaussian
-        rule = np.where(is_open & ~is_settled, k + 1, -1)
-        before, last = change, np.where(is_open, values, last)
+    start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
+    values, moments = evaluate(start, rule)
+    has_panels, last, best = rules.n_gaussian < rules.n and not is_easy, values, rule
+    start = np.nan_to_num(moments[0, :, :2])
+    if has_panels:
+        best = rule + rules.n_gaussian
+        last, moments = evaluate(start, best)
+        start = np.nan_to_num(moments[0, :, :2])
+        rule = np.where(np.abs(values - last).max(axis=0) < tolerance, -1, 1)
+        best = np.where(rule < 0, 0, best)
+    else:
+        rule = rule + 1
+    for k in range(1, rules.n_gaussian + (is_easy and rules.n_gaussian < rules.n)):
         if not (rule >= 0).any():
             break
+        values, moments = evaluate(start, rule)
+        is_open = rule >= 0
+        change = np.abs(values - last).max(axis=0)
+        if has_panels:
+            is_settled = change < tolerance
+            best = np.where(is_open & is_settled, k, best)
+        else:
+            is_settled, best = change < 5.0 * tolerance, np.where(is_open, k, best)
+            start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :2]), start)
+            last = np.where(is_open, values, last)
+        rule = np.where(is_open & ~is_settled, k + 1, -1)
     return start, best
 
 

@@ -20,7 +20,7 @@ from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rules import chosen_rules, octaves, probes, rules_of
+from skpmd.linear._group_rules import SMALL, TOLERANCE, chosen_rules, octaves, probes, rules_of
 from skpmd.linear._priors import precision_matrix
 
 _COARSE = 1  # The rule of searches for modes.
@@ -245,14 +245,14 @@ class GroupedModel(GeneralisedLinearModel):
             return values.T, table.T, *more
 
         def settled(some):
-            own = probes(known, some)
-            size, n = np.sqrt((own[-1] ** 2).sum(axis=1).max()), len(batch.group) / starts[-1]
+            own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
 
             def evaluate(start, rule):
                 values, *_, moments = call(own, start, rule, 2)
                 return values, moments
 
-            return chosen_rules(evaluate, (n_groups, n_groups * n), size, rules)
+            is_easy = is_fast and own[-1][:, 0].max() < SMALL
+            return chosen_rules(evaluate, n_groups, TOLERANCE / n, rules, is_easy)
 
         if self._rule is None:
             level = octaves(factor)

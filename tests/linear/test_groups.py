@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
-from skpmd.linear import _group_rules
+from skpmd.linear import _groups
 from skpmd.linear._families import FAMILIES, Cumulative
 from skpmd.linear._group_estimator import codes_of
 from skpmd.linear._grouped_normal import GroupedNormal, _inverse
@@ -96,7 +96,7 @@ def test_integrals_are_those_of_a_dense_rule(name, link, slope):
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     # Differences are those of a dense rule: with the largest number of nodes a skewed integral of
     # two dimensions may lack .04 nats, as of probits, whose tails fall faster than a Gaussian's.
-    monkeypatch.setattr(_group_rules, "TOLERANCE", 1e-8)
+    monkeypatch.setattr(_groups, "TOLERANCE", 1e-8)
     model, batch, theta = case(name, link, slope, seed=1)
     theta = 0.5 * theta
     _, gradient = model.log_joint_gradient(theta, [batch])
