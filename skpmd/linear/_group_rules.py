@@ -20,6 +20,7 @@ from skpmd.linear._design import gauss_hermite
 # of the change since the rule before has to be less.
 _RULES, _OF_TWO, TOLERANCE, SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
 _PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
+_MANY = 64  # Particles that are parted by the size of effects.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 # Sums of integrals may vary by so many nats between particles, of which a few numbers are seen.
 _MAX_VARIATION, _MOST, _NUMBERS = 0.05, 16, 1 << 22
@@ -66,7 +67,10 @@ def octaves(factor):
     """How often sizes of effects are to be halved until they are no more than twice the median.
 
     Of factors (m, 3) of the effects' covariances; the larger effects are, the more nodes they need.
+    Few particles are not worth more than one choice.
     """
+    if len(factor) < _MANY:
+        return np.zeros(len(factor), dtype=np.int64)
     size = np.sqrt((factor**2).sum(axis=1))
     return np.floor(np.log2(np.clip(size / np.median(size), 1.0, 1e3))).astype(np.int64)
 

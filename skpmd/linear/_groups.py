@@ -23,7 +23,7 @@ from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rules import SMALL, TOLERANCE, chosen_rules, octaves, probes, rules_of
 from skpmd.linear._priors import precision_matrix
 
-_COARSE = 1  # The rule of searches for modes.
+_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 # Rows of a piece, more of few particles, and numbers of its tables.
 _ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
@@ -251,15 +251,14 @@ class GroupedModel(GeneralisedLinearModel):
                 values, *_, moments = call(own, start, rule, 2)
                 return values, moments
 
+            if self._rule is not None:
+                rule = np.full(n_groups, self._rule)
+                return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
             is_easy = is_fast and own[-1][:, 0].max() < SMALL
             return chosen_rules(evaluate, n_groups, TOLERANCE / n, rules, is_easy)
 
-        if self._rule is None:
-            level = octaves(factor)
-            found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
-        else:
-            level = np.zeros(len(slopes), dtype=np.int64)
-            found = {0: (np.zeros((n_groups, 2)), np.full(n_groups, self._rule))}
+        level = octaves(factor)
+        found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
         if self._is_next:
             last = rules.n - 1
             found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
@@ -307,18 +306,18 @@ class GroupedModel(GeneralisedLinearModel):
             grid = np.zeros((len(_GRID), of_groups))
             grid[:, : self.family.groups.n_effects] = _GRID[:, None]
             points = np.hstack([np.tile(mode, (len(_GRID), 1)), grid])
-            value = sum(self._coarse().log_likelihood(points, batch) for batch in batches)
+            value = sum(self._searching().log_likelihood(points, batch) for batch in batches)
             value += self.log_prior(points)
             found.append(points[np.where(np.isfinite(value), value, -np.inf).argmax()])
         return found
 
-    def _coarse(self):
-        """The same with integrals by a few nodes, whose number is that of all groups."""
-        if self.family.is_conjugate:
+    def _searching(self):
+        """The same with one rule for all groups, so that derivatives do not jump between steps."""
+        if self.family.groups.n_effects > 1 or self.family.is_conjugate:
             return self
-        coarse = copy.copy(self)
-        coarse._rule = _COARSE
-        return coarse
+        own, is_easy = copy.copy(self), self.family.name in ("binomial", "poisson")
+        own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
+        return own
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
@@ -340,7 +339,7 @@ class GroupedModel(GeneralisedLinearModel):
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
         gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
-        of = self._coarse() if cov is None else self  # A mode is no more than a start.
+        of = self._searching() if cov is None else self  # A mode is no more than a start.
         with np.errstate(over="ignore", invalid="ignore"):
             at, ahead, back = of._along(mean, steps, batches)
             is_finite = np.isfinite(at + (ahead - back).sum(axis=0)).all()
