@@ -126,19 +126,19 @@ class GeneralisedLinearModel(LinearModel):
         if order:
             gradient[:, width:] += self.family.dispersions.pull_back(u, phi, by_phi)
 
-    def _predictors(self, coefficients, batch, rows, by_row=False):
-        """Linear predictors (m, n) in double precision; ``by_row`` they are (n, m)."""
+    def _predictors(self, coefficients, batch, rows):
+        """Linear predictors (m, n) in double precision."""
         X = batch.X[rows]
         slopes = coefficients[:, : X.shape[1]]
         of_dtype = slopes.astype(X.dtype, copy=False)
-        table = X @ of_dtype.T if issparse(X) or by_row else (of_dtype @ X.T).T
-        table = np.ascontiguousarray(table if by_row else table.T, dtype=np.float64)
+        table = (X @ of_dtype.T).T if issparse(X) else of_dtype @ X.T
+        table = np.ascontiguousarray(table, dtype=np.float64)
         base = self.location + (coefficients[:, -1] if self.fit_intercept else 0.0)
         if self.shift_of(X) is not None:
             base = base - slopes @ self.shift
-        table += base if by_row else np.reshape(base, (-1, 1))
+        table += np.broadcast_to(base, len(table))[:, None]
         if batch.offset is not None:
-            table += batch.offset[rows, None] if by_row else batch.offset[rows]
+            table += batch.offset[rows]
         return table
 
     def _columns(self, batch, rows):

@@ -27,6 +27,7 @@ _OF_SEARCHES = 3  # The rule of searches for modes, where log densities are conc
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 # Rows of a piece, more of few particles, and numbers of its tables.
 _ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
+_MOST_COLUMNS = 100  # Of sparse rows some of which become dense.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
@@ -225,15 +226,22 @@ class GroupedModel(GeneralisedLinearModel):
         at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
         is_fast = is_fast and np.abs(at_median).max() < _LARGEST
+        is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < _MOST_COLUMNS)
         rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+        block = max(_FEWEST, _TABLE // starts[-1])
+        if is_fast:
+            design = self._with_ones(batch, rows)
+            numbers = np.empty(len(design) * min(block, len(slopes)))
 
         def call(own, start, rule, order):
             slopes, phi, factor = own
-            table = self._predictors(slopes, batch, rows, is_fast)
             if not is_fast:
+                table = self._predictors(slopes, batch, rows)
                 of_rows, own = (*columns, starts, x), (table, phi, factor)
                 return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
             (y, _, weight), m = columns, len(phi)
+            out = numbers[: len(design) * m].reshape(-1, m) if order == 0 else None
+            table = np.matmul(design, self._with_base(slopes, design), out=out)
             values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
             moments = np.empty((n_groups if order == 2 else 0, 7, m))
             integrate_intercepts(
@@ -262,7 +270,6 @@ class GroupedModel(GeneralisedLinearModel):
         if self._is_next:
             last = rules.n - 1
             found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
-        block = max(_FEWEST, _TABLE // starts[-1])
         for i in range(0, len(slopes), block):
             some, parts = slice(i, i + block), []
             for k in np.unique(level[some]):
@@ -270,6 +277,21 @@ class GroupedModel(GeneralisedLinearModel):
                 own = tuple(one[some][place] for one in known)
                 parts.append((place, call(own, *found[k], order)))
             yield some, *_together(parts)
+
+    def _with_ones(self, batch, rows):
+        """Columns of some rows, in double precision, ones, and what is known of predictors."""
+        X, shift = batch.X[rows], self.shift_of(batch.X)
+        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
+        more = [] if batch.offset is None else [batch.offset[rows]]
+        return np.column_stack([X, np.ones(len(X)), *more]).astype(np.float64, copy=False)
+
+    def _with_base(self, slopes, design):
+        """Coefficients (w, m) of `_with_ones`."""
+        out = np.ones((design.shape[1], len(slopes)))
+        width = slopes.shape[1] - self.fit_intercept
+        out[:width] = slopes[:, :width].T
+        out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
+        return out
 
     def changes(self, theta, batches):
         """By how much integrals of groups are other ones with the next rule, (m, G).
