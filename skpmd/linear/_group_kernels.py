@@ -16,6 +16,7 @@ _KERNEL = {
     "cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy",
     "fastmath": {"contract"},
 }  # fmt: skip
+_INNER = {**_KERNEL, "no_cpython_wrapper": True}  # Of what this file alone calls.
 _POISSON = 1  # The kind of counts; that of single trials is 0.
 _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: nodes may be so far.
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
@@ -26,7 +27,7 @@ _FEW = 8  # Particles of which no vectors are made.
 _f = np.float32
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _exponential(x, out, scratch):
     """e^x of any numbers; see the kernel of this name in `skpmd.linear._kernels`."""
     bits = scratch.view(np.int64)
@@ -55,7 +56,7 @@ def _exponential(x, out, scratch):
         out[j] *= scratch[j]
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _single_exponential(x, out, scratch):
     """e^x of numbers that are held within +-80, in single precision."""
     bits, magic = scratch.view(np.int32), _f(12582912.0)
@@ -78,7 +79,7 @@ def _single_exponential(x, out, scratch):
         out[j] *= scratch[j]
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _odds(raised, factor, rest, chance):
     """Write the probabilities of a success and its opposite, of odds raised times factor."""
     for i in range(len(raised)):
@@ -87,7 +88,7 @@ def _odds(raised, factor, rest, chance):
         rest[i], chance[i] = inverse, odds * inverse
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
     """Where z under N(0, 1) and a group's rows are most probable, and the precisions there.
 
@@ -121,11 +122,9 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
         furthest = 0.0
         for i in range(m):
             slope[i] = sd[i] * (hits - mean[i]) - before[i]
-        for i in range(m):
             precision[i] = 1.0 + sd[i] * sd[i] * spread[i]
         for i in range(m):
             scratch[i] = slope[i] / precision[i]
-        for i in range(m):
             z[i] += scratch[i]
         for i in range(m):
             furthest = max(furthest, slope[i] * scratch[i])
@@ -142,7 +141,7 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
                     z[i] = 0.5 * (low[i] + high[i])
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _multiply(q, p, factor, ratio):
     """What `_products` does with a row, of so few particles that they are no vectors."""
     m = len(q)
@@ -152,7 +151,7 @@ def _multiply(q, p, factor, ratio):
             ratio[k] *= q_of + p_of * factor[k]
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _products(rest, chance, factor, steps, share, ratio, log_centre, centre):
     """Write products over rows: ``ratio`` of all nodes, and of ``rest``, to ``centre``.
 
@@ -182,7 +181,7 @@ def _products(rest, chance, factor, steps, share, ratio, log_centre, centre):
                 of_node[i] *= q[i] + p[i] * f[i]
 
 
-@njit(**_KERNEL)
+@njit(**_INNER)
 def _differentiate(table, y, rest, chance, factor, share, by_node, scratch):
     """Write derivatives by predictors of single trials, and sums of expected ones by node."""
     m = table.shape[1]
@@ -253,7 +252,6 @@ def integrate_intercepts(
         _modes(kind, raised, total, hits, sd, mode, width, centre, rest, chance)
         for i in range(m):
             width[i] = 1.0 / math.sqrt(width[i])
-        for i in range(m):
             product[i] = min(max(sd[i] * centre[i], -_MAX), _MAX)
         for i in range(m):
             log_centre[i] = hits * product[i] - 0.5 * centre[i] * centre[i]
@@ -272,7 +270,6 @@ def integrate_intercepts(
                 of_node[i] = value if away < _FAR else 0.0
             for i in range(m):
                 more[i] = log_weight - 0.5 * (one[i] - centre[i]) * (one[i] + centre[i])
-            for i in range(m):
                 more[i] += hits * of_node[i]
             for i in range(m):
                 value, away = more[i], abs(one[i] - centre[i])
