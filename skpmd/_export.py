@@ -131,8 +131,13 @@ def to_xarray(posterior):
 def to_arviz(posterior, n_draws, random_state, groups):
     """Draws of equal weight as ArviZ has them; see `Posterior.to_arviz`."""
     n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
-    chosen = random_draws(posterior.weights, n_draws, rng)
-    variables = variables_of(posterior)
+    variables, effects = variables_of(posterior), groups.pop("group_effects", None)
+    if effects is None:
+        chosen = random_draws(posterior.weights, n_draws, rng)
+    else:  # Of some particles, in proportion to their weights.
+        m = len(effects.particles)
+        drawn = random_draws(np.full(m, 1.0 / m), n_draws, rng)
+        chosen = effects.particles[drawn]
     given = {name: values for name, values in groups.items() if values is not None}
     if given:
         refuse_names(list(variables), ("y",))
@@ -144,6 +149,12 @@ def to_arviz(posterior, n_draws, random_state, groups):
         }
     }
     dims = {name: list(one.dims) for name, one in variables_of(posterior).items()}
+    coords = _coords(posterior)
+    if effects is not None:
+        coords[effects.group] = effects.labels.tolist()
+        for name, draws in zip(effects.names, effects.draws[:-1].swapaxes(0, 1), strict=True):
+            name = f"{'1' if name == 'intercept' else name}|{effects.group}"
+            data["posterior"][name], dims[name] = draws[:, drawn].T[None], [effects.group]
     for group, values in groups.items():
         if values is None:
             continue
@@ -156,7 +167,7 @@ def to_arviz(posterior, n_draws, random_state, groups):
             values = {"y": np.asarray(values)}
             dims["y"] = ["row"]
         data[group] = values
-    return inference_data(data, _coords(posterior), dims, _attributes(posterior))
+    return inference_data(data, coords, dims, _attributes(posterior))
 
 
 def inference_data(data, coords, dims, attributes):

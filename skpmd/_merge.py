@@ -31,7 +31,8 @@ def merge(
     * `BayesianLogisticRegressionPMD`: if all rows are given, ``X`` and ``y``, or all shards hold
       their rows (``posterior_.rows``, or the retained rows of a stream), these rows are fitted.
       Otherwise each posterior is represented by a fitted density (`Posterior.fitted_density`), and
-      the product of these densities is sampled.
+      the product of these densities is sampled. So are other linear predictors; with groups the
+      rows have to be there.
     * `ParticleMirrorDescent`: the product of fitted densities is sampled. If all rows are given,
       they weight the draws, and the result is as exact as a `fit`.
     * `GaussianMixturePMD` (``strategy="conjugate"``): components are matched with those of the

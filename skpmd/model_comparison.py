@@ -91,6 +91,7 @@ def loo(
     y: ArrayLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
+    by: str | int | None = None,
 ) -> ExpectedLogDensity:
     """Leave-one-out log predictive density of the rows of a fit, without refitting.
 
@@ -103,7 +104,8 @@ def loo(
     nearest other rows). `GaussianMixturePMD` with ``strategy="conjugate"`` removes the row from its
     components and does not change the responsibilities of other rows. Leaving a row out does not
     change the chosen hyperparameters of a kernel, nor weights of particles that are not posterior
-    weights.
+    weights. With ``groups``, effects are integrated out: a row is predicted from the other rows of
+    its group, and with ``by`` a group is predicted as a new one, all its rows together.
 
     Parameters
     ----------
@@ -118,6 +120,10 @@ def loo(
     sample_weight : array-like of shape (n,), default=None
         Row weights of the fit, if it had any, including those of ``class_weight``. A row is left
         out with all its copies, and is counted once.
+    by : str or int, default=None
+        Column of the ``groups`` of the fit, by its name or place: leave out one group at a time.
+        ``pointwise`` has a value for each group then, in the order of ``group_effects_.labels``,
+        and last for each row without a group.
 
     Returns
     -------
@@ -130,8 +136,9 @@ def loo(
     TypeError
         If the estimator has no way to leave rows out.
     ValueError
-        If the rows are not those of the fit, or the fitted model has no closed form (Student noise,
-        inducing inputs with neighbours, or inducing inputs with separate noise for each row).
+        If the rows are not those of the fit, ``by`` is no column of its groups, or the fitted model
+        has no closed form (Student noise, inducing inputs with neighbours, or inducing inputs with
+        separate noise for each row).
 
     Warns
     -----
@@ -157,7 +164,7 @@ def loo(
     >>> found.n_bad, bool(-25.0 < found.elpd < -10.0)
     (0, True)
     """
-    left_out = _left_out(estimator, X, y, sample_weight)
+    left_out = _left_out(estimator, X, y, sample_weight, by)
     found = without_each(left_out)
     if found.reasons:
         warnings.warn(" ".join(found.reasons), ConvergenceWarning, stacklevel=2)
@@ -383,12 +390,15 @@ def _row_weights(sample_weight, n):
     return weights
 
 
-def _left_out(estimator, X, y, sample_weight):
+def _left_out(estimator, X, y, sample_weight, by):
     """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
     inner, rows = innermost(estimator, X)
+    how = {} if by is None else {"by": by}
+    if by is not None and not hasattr(inner, "groups"):
+        raise TypeError(f"by={by!r} is for groups, and {type(inner).__name__} has none: set None.")
     if hasattr(inner, "_leave_one_out"):
         times = _row_weights(sample_weight, _num_samples(rows))
-        left_out = inner._leave_one_out(rows, y, times)
+        left_out = inner._leave_one_out(rows, y, times, **how)
         if left_out is not None:
             return left_out
     log_weight, table, ess = _pointwise(estimator, X, y)

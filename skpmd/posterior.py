@@ -513,6 +513,7 @@ class Posterior:
         self, n_draws: int = 1000, random_state: RandomState = 0, *,
         log_likelihood: ArrayLike | None = None, posterior_predictive: ArrayLike | None = None,
         prior: ArrayLike | None = None, observed_data: ArrayLike | None = None,
+        group_effects: Any = None,
     ) -> Any:  # fmt: skip
         """Draws of equal weight for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
 
@@ -534,6 +535,10 @@ class Posterior:
             Draws from the prior, with the same coordinates as the particles.
         observed_data : array-like of shape (n_rows,), default=None
             Observed targets.
+        group_effects : EffectsOfGroups, default=None
+            ``group_effects_`` of the estimator: variables ``1|school`` and ``hours|school`` with
+            the dimension ``school``, by the names of the columns. There are draws of as many
+            particles as effects have.
 
         Returns
         -------
@@ -550,7 +555,7 @@ class Posterior:
         """
         groups = {
             "log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive,
-            "prior": prior, "observed_data": observed_data,
+            "prior": prior, "observed_data": observed_data, "group_effects": group_effects,
         }  # fmt: skip
         return to_arviz(self, n_draws, random_state, groups)
 

@@ -34,6 +34,7 @@ class LeftOut(NamedTuple):
     ess: float = np.inf
     # (n,): Rows without which points are possible that no particle can be at; None is no row.
     closing: np.ndarray | None = None
+    what: str = "rows"  # What is left out.
 
 
 def check_rows_of_fit(times, total):
@@ -62,12 +63,12 @@ def without_each(left_out):
     A row's density given all others is an average over particles, whose weights change by the
     reciprocal of what the row has added to them.
     """
-    n, log_w = len(left_out.seen), left_out.log_weights
+    n, log_w, what = len(left_out.seen), left_out.log_weights, left_out.what
     found = RowResults(*np.full((3, n), np.nan))
     if left_out.log_evidence is None:
         found.pointwise[:] = logsumexp(log_w[:, None] + left_out.log_density, axis=0)
         impossible = int((~np.isfinite(found.pointwise)).sum())
-        return found._replace(n_bad=impossible, reasons=_reasons(0, 0, impossible, 0, n))
+        return found._replace(n_bad=impossible, reasons=_reasons(0, 0, impossible, 0, n, what))
     ess = min(effective_sample_size(log_w), left_out.ess)
     most, n_turned, n_few, n_impossible, n_closing = max_k(ess), 0, 0, 0, 0
     closing = np.zeros(n, dtype=bool) if left_out.closing is None else left_out.closing
@@ -103,32 +104,33 @@ def without_each(left_out):
         else:
             n_few += not found.mcse[i] <= _LARGE_ERROR
     n_bad = n_turned + n_few + n_impossible + n_closing
-    reasons = _reasons(n_turned, n_few, n_impossible, n_closing, n)
+    reasons = _reasons(n_turned, n_few, n_impossible, n_closing, n, what)
     return found._replace(n_bad=n_bad, reasons=reasons)
 
 
-def _reasons(n_turned, n_few, n_impossible, n_closing, n):
-    """Reasons not to trust some of n rows, in words, with what to do."""
+def _reasons(n_turned, n_few, n_impossible, n_closing, n, what):
+    """Reasons not to trust some of n rows, or of what else is left out, with what to do."""
     found = []
     if n_turned:
         found.append(
-            f"k-hat is above {MAX_K} for {n_turned} of {n} rows: without one of them the "
-            "posterior is another. Fit without these rows (pareto_k says which), or compare by "
-            "cross-validation."
+            f"k-hat is above {MAX_K} for {n_turned} of {n} {what}: without one of them "
+            f"the posterior is another. Fit without these {what} (pareto_k says which), or compare "
+            "by cross-validation."
         )
     if n_few:
         found.append(
-            f"There are too few particles for {n_few} of {n} rows (mcse and pareto_k say which): "
+            f"There are too few particles for {n_few} of {n} {what} (mcse and pareto_k say which): "
             "raise n_particles."
         )
     if n_impossible:
         found.append(
-            f"{n_impossible} of {n} rows are impossible under particles that have a weight: the "
-            "particles are not those of these rows' posterior, or the likelihood is 0 by rounding."
+            f"{n_impossible} of {n} {what} are impossible under particles that have a weight: the "
+            f"particles are not those of these {what}' posterior, or the likelihood is 0 by "
+            "rounding."
         )
     if n_closing:
         found.append(
-            f"Without {n_closing} of {n} rows the posterior reaches further than all particles do "
-            "(mcse is inf there): fit without each of them, or compare by cross-validation."
+            f"Without {n_closing} of {n} {what} the posterior reaches further than all particles "
+            "do (mcse is inf there): fit without each of them, or compare by cross-validation."
         )
     return tuple(found)

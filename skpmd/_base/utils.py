@@ -106,6 +106,14 @@ def check_n_draws(name, n, least=1):
     return int(n)
 
 
+def check_count(name, value, least=1):
+    """An integer of at least ``least``; ValueError otherwise."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
+    if not (is_whole and value >= least):
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
+
+
 def check_level(level, name="level"):
     """Lower and upper tail probability of a central interval; raises on a bad level."""
     if not (isinstance(level, Real) and 0 < level < 1):

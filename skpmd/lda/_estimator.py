@@ -697,7 +697,7 @@ None, default=None
 
     def _check_growing_prior(self):
         """Raise if the prior has a value for each word, and none for new words."""
-        if self.vocabulary == "growing" and np.ndim(self.topic_word_prior) > 0:
+        if self.vocabulary == "growing" and np.iterable(self.topic_word_prior):
             raise ValueError(
                 "topic_word_prior is an array, which has no value for the new words of "
                 "vocabulary='growing': give a number."

@@ -318,7 +318,8 @@ default="normal"
         """Update the posterior with more rows, which are then no longer needed.
 
         It is as in `BayesianLogisticRegressionPMD.partial_fit`; the first rows decide on centres
-        and units, of y too. If a call fails in any way, the estimator remains unchanged.
+        and units, of y too. If a call fails in any way, the estimator remains unchanged. Rows of
+        groups are held, up to two million numbers; beyond these each group has to come whole.
 
         Parameters
         ----------
@@ -337,22 +338,25 @@ default="normal"
         Raises
         ------
         ValueError
-            If y is none of the family, or a parameter needs all data at once.
+            If y is none of the family, a parameter needs all data at once, or a group had rows in a
+            part that is no longer held.
         """
-        self._refuse_parts("partial_fit")
         return self._after_part(X, y, sample_weight)
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
         """Checked `Rows` in given columns, and their `Distribution`; see `LinearEstimator`."""
         family = self._family()
-        X, labels = self._coded(X, ())
-        X, y = self._validated(X, y, reset=response is None)
+        known = self._known_labels(response)
+        X, labels = self._coded(X, known)
+        X, y = self._checked_rows(X, y, reset=response is None)
         y = np.asarray(y, dtype=np.float64)
         X, offset, trials, codes = self._split(X)
         family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        codes, labels = self._with_weight(codes, labels, weight)
+        codes, labels = self._with_weight(codes, labels, weight, len(known))
+        if is_part and codes is not None:
+            self._refuse_split_groups(codes, len(known))
         if response is None and not isinstance(self.prior, str):
             response = self._response_of_prior(family)
         if response is None and self.scale is None:

@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
+from skpmd.engine.model import Batch
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_effects import GroupedMixture, slope_of
 from skpmd.predictive import Uncertainty
@@ -190,20 +191,28 @@ class GLMPredictions(RegressorMixin):
 
     def _one_each(self, X, n, rng):
         """Draws (n_rows, n) of y, one of each particle of which there are n."""
-        return self.predict_proba(X)._drawn(n, rng, np.arange(n)[None]).T
+        found, each = self.predict_proba(X), np.arange(n)
+        if isinstance(found, GroupedMixture):
+            return found.sample_groups(n, rng, each).T
+        return found._drawn(n, rng, each[None]).T
 
     def _log_likelihoods(self, X, y, draws):
-        self._refuse_rows_of_groups()
-        X, offset, trials, _ = self._split(X)
+        model, batch, codes = self._model_and_rows(X, y, np.ones(len(y)))
+        theta = self._own(draws)[:, : self._n_coordinates]
+        if codes is not None:
+            return self._rows_given_groups(model, theta, batch, codes)[0]
+        return model.by_row(theta, batch.X, batch.y, batch.weight, batch.offset, batch.exposure)
+
+    def _model_and_rows(self, X, y, weight):
+        """The model of coefficients, checked rows in its units, and codes of groups or None."""
+        X, offset, trials, codes = self._split(X)
         y, response = np.asarray(y, dtype=np.float64), self._state.response
         response.family.check(y, trials)
-        theta = self._own(draws)
         model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
-        X = self._state.units.rows(X)
         if offset is not None:
             offset = offset / response.unit
-        columns = response.targets(y), np.ones(len(y)), offset, trials
-        return model.by_row(theta[:, : self._n_coordinates], X, *columns)
+        X, y = self._state.units.rows(X), response.targets(y)
+        return model, Batch(X, y, weight, offset=offset, exposure=trials), codes
 
     @of_all_rows
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

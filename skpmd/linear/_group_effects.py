@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtri
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_count, check_level
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
@@ -38,6 +39,10 @@ class EffectsOfGroups(NamedTuple):
         Lower triangle of a factor of the effects' covariance, row by row, of each particle.
     particles : ndarray of shape (n_draws,), int
         Places of these in ``posterior_.particles``.
+    group : str
+        Name of the column of groups.
+    link : str
+        Link of the mean of y, of which the linear predictor is in units.
     """
 
     labels: Array
@@ -47,6 +52,8 @@ class EffectsOfGroups(NamedTuple):
     draws: Array
     factor: Array
     particles: Array
+    group: str
+    link: str
 
     def interval(self, level: float = 0.9) -> Array:
         """Central credible intervals, shape (n_groups, n_effects, 2).
@@ -68,13 +75,39 @@ class EffectsOfGroups(NamedTuple):
         """
         return np.moveaxis(np.quantile(self.draws[:-1], check_level(level), axis=2), 0, 2)
 
-    def rank_probabilities(self, effect: int = 0, n_ranks: int = 10) -> Array:
+    def place_of(self, effect: int | str) -> int:
+        """The place of an effect in ``names``.
+
+        Parameters
+        ----------
+        effect : int or str
+            Its place or its name.
+
+        Returns
+        -------
+        int
+            Its place.
+
+        Raises
+        ------
+        ValueError
+            If there is no such effect.
+        """
+        names = list(self.names)
+        if isinstance(effect, str) and effect in names:
+            return names.index(effect)
+        is_place = isinstance(effect, Integral) and not isinstance(effect, bool)
+        if not (is_place and 0 <= effect < len(names)):
+            raise ValueError(f"effect must be a place or a name among {names}, got {effect!r}.")
+        return int(effect)
+
+    def rank_probabilities(self, effect: int | str = 0, n_ranks: int = 10) -> Array:
         """Probabilities that a group has the largest effect, the second largest, and so on.
 
         Parameters
         ----------
-        effect : int, default=0
-            Place of the effect in ``names``.
+        effect : int or str, default=0
+            The effect, by its place in ``names`` or its name.
         n_ranks : int, default=10
             How many ranks, at most.
 
@@ -82,10 +115,15 @@ class EffectsOfGroups(NamedTuple):
         -------
         ndarray of shape (n_groups, n_ranks)
             A row for each group; each column adds up to 1.
+
+        Raises
+        ------
+        ValueError
+            If there is no such effect, or ``n_ranks`` is not a positive integer.
         """
-        table = self.draws[:-1, effect]
+        table = self.draws[:-1, self.place_of(effect)]
         G, M = table.shape
-        order = np.argsort(-table, axis=0, kind="stable")[: min(n_ranks, G)]
+        order = np.argsort(-table, axis=0, kind="stable")[: check_count("n_ranks", n_ranks)]
         return np.stack([np.bincount(one, minlength=G) / M for one in order], axis=1)
 
     def summary(self, level: float = 0.9) -> dict[str, Array]:
@@ -112,9 +150,12 @@ class EffectsOfGroups(NamedTuple):
         }  # fmt: skip
 
 
-def effects_of(task, posterior):
-    """`EffectsOfGroups` of a fit; None without groups."""
-    response, model = task.prior.response, task.model
+def effects_of(model, prior, batches, posterior):
+    """`EffectsOfGroups` that have rows in the batches; None without groups.
+
+    The `PriorOfRows` says what units are.
+    """
+    response = prior.response
     groups = getattr(getattr(response, "family", None), "groups", None)
     if groups is None:
         return None
@@ -125,23 +166,46 @@ def effects_of(task, posterior):
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
     known = model.split(own_particles(posterior)[chosen, :width])
-    units = response.units(task.prior.units.scale)[response.n_own :][:q]
+    units = response.units(prior.units.scale)[response.n_own :][:q]
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
-    mean, square = np.zeros((G, q)), np.zeros((G, q))
+    mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
-    for batch in task.rows.whole():
+    for batch in batches:
         for rows, starts in group_pieces(batch, _MOMENTS // M):
             codes = batch.group[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
-            has_group = codes < G  # Rows without a group are in none of them.
+            has_group = codes >= 0  # Rows without a group are in none of them.
             own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
             mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
-    names = ("intercept",) if groups.slope is None else ("intercept", groups.slope)
+            is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    return EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)
+    known_as = groups.factor, response.family.link
+    found = EffectsOfGroups(
+        groups.labels, groups.names, mean, std, draws, factor, chosen, *known_as
+    )
+    known = is_known[:G]
+    if known.all():
+        return found
+    is_known[G] = True
+    return found._replace(
+        labels=groups.labels[known], mean=mean[known], std=std[known], draws=draws[is_known]
+    )
+
+
+def effects_of_prior(family, factor, rng):
+    """`EffectsOfGroups` of draws of the prior, whose covariances have the ``factor`` (m, 3)."""
+    groups = family.groups
+    (G, q), m = (len(groups.labels), groups.n_effects), len(factor)
+    z = rng.standard_normal((G + 1, 2, m))
+    draws = np.stack([_effects(factor, *one)[:q] for one in z])
+    mean, std = draws[:-1].mean(axis=2), draws[:-1].std(axis=2)
+    return EffectsOfGroups(
+        groups.labels, groups.names, mean, std, draws, factor, np.arange(m), groups.factor,
+        family.link,
+    )  # fmt: skip
 
 
 def slope_of(groups, X, centre):
@@ -206,12 +270,15 @@ class GroupedMixture(FamilyMixture):
         self._table, self._place = effects.draws, np.where(codes < 0, new, codes).astype(np.int64)
         return self
 
-    def sample_groups(self, n_samples, rng):
+    def sample_groups(self, n_samples, rng, chosen=None):
         """Draws (n_samples, n) with one particle for all rows, and one effect for each group.
 
-        Rows of one new group share its effect, and each row without a group has its own.
+        Rows of one new group share its effect, and each row without a group has its own. Particles
+        are ``chosen`` (n_samples,), by default at random.
         """
-        chosen, part = rng.integers(len(self.weights), size=n_samples), copy(self)
+        if chosen is None:
+            chosen = rng.integers(len(self.weights), size=n_samples)
+        part = copy(self)
         new = np.flatnonzero(self._codes < 0)
         label = np.where(self._codes == -1, np.arange(len(self)), self._codes)[new]
         _, which = np.unique(label, return_inverse=True)

@@ -18,7 +18,7 @@ from skpmd.linear._design import gauss_hermite
 # the root of about the number of groups: what is left is alike at all particles but for a share.
 # Of one effect panels tell; of two, and of small ones of rows whose log density is concave, a fifth
 # of the change since the rule before has to be less.
-_RULES, _OF_TWO, TOLERANCE, SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
+_RULES, _OF_TWO, TOLERANCE, _SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
 _PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
 _MANY = 64  # Particles that are parted by the size of effects.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
@@ -75,6 +75,11 @@ def octaves(factor):
     return np.floor(np.log2(np.clip(size / np.median(size), 1.0, 1e3))).astype(np.int64)
 
 
+def is_small(factor):
+    """Whether intercepts with these factors (m, 3) vary so little that rules settle early."""
+    return factor[:, 0].max() < _SMALL
+
+
 def probes(known, some):
     """Medians of tables over some particles, and the rows of that whose effects vary most."""
     if len(some) == 1:
@@ -83,12 +88,13 @@ def probes(known, some):
     return tuple(np.stack([np.median(one[some], axis=0), one[largest]]) for one in known)
 
 
-def chosen_rules(evaluate, n_groups, tolerance, rules, is_easy):
+def chosen_rules(evaluate, n_groups, root, rules, is_easy):
     """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
 
     It takes both, with -1 for a group that is settled, and returns integrals (m, G) and moments.
-    Where it ``is_easy`` panels are for what other rules do not settle.
+    Tolerances are over ``root``. Where it ``is_easy`` panels are for what no other rule settles.
     """
+    tolerance = TOLERANCE / root
     start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
     values, moments = evaluate(start, rule)
     has_panels, last, best = rules.n_gaussian < rules.n and not is_easy, values, rule
@@ -118,16 +124,28 @@ def chosen_rules(evaluate, n_groups, tolerance, rules, is_easy):
     return start, best
 
 
-def unsettled_reasons(model, batches, particles):
+def together(parts):
+    """Arrays of particles, of those of some at these places."""
+    if len(parts) == 1:
+        return parts[0][1]
+    n, out = sum(len(place) for place, _ in parts), []
+    for each in zip(*(arrays for _, arrays in parts), strict=True):
+        one = np.empty((n, *each[0].shape[1:]))
+        for (place, _), values in zip(parts, each, strict=True):
+            one[place] = values
+        out.append(one)
+    return out
+
+
+def unsettled_reasons(model, rows, particles):
     """Reasons not to trust integrals, a tuple: what they change by with the next rule.
 
     Of weighted `Particles` some are looked at that carry the posterior; a change that is alike at
     all of them is one of the evidence alone.
     """
-    n_rows = sum(len(batch.weight) for batch in batches)
-    m = int(np.clip(_NUMBERS // n_rows, 4, _MOST))
+    m = int(np.clip(_NUMBERS // max(1.0, rows.total), 4, _MOST))
     chosen = systematic(weights(particles.log_ratio), m, np.random.default_rng(0))
-    change = model.changes(particles.theta[chosen], batches)
+    change = model.changes(particles.theta[chosen], rows.whole())
     total = change.sum(axis=1).std()
     if total < _MAX_VARIATION:
         return ()

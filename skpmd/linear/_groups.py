@@ -20,14 +20,13 @@ from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rules import SMALL, TOLERANCE, chosen_rules, octaves, probes, rules_of
+from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
 _OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 # Rows of a piece, more of few particles, and numbers of its tables.
 _ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
-_MOST_COLUMNS = 100  # Of sparse rows some of which become dense.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
@@ -48,6 +47,11 @@ class Groups(NamedTuple):
         return 1 if self.slope is None else 2
 
     @property
+    def names(self):
+        """Names of these effects."""
+        return ("intercept",) if self.slope is None else ("intercept", self.slope)
+
+    @property
     def dispersions(self):
         """`Dispersions` of the effects: sds, and the correlation of two."""
         law, name = HalfStudentT(self.prior_scale), self.factor
@@ -58,7 +62,9 @@ class Groups(NamedTuple):
 
     def units(self, unit, scale):
         """What they are per, (k,), where y is in a unit and columns are in units of ``scale``."""
-        return np.array([unit, unit / scale[self.column], 1.0][: len(self.dispersions.names)])
+        if self.slope is None:
+            return np.array([unit])
+        return np.array([unit, unit / scale[self.column], 1.0])
 
 
 class Correlation:
@@ -118,6 +124,13 @@ def grouped(family, groups):
     return out
 
 
+def with_labels(response, labels):
+    """The same `Distribution` of groups with these labels, of which there may be more."""
+    family = copy.copy(response.family)
+    family.groups = family.groups._replace(labels=labels)
+    return response._replace(family=family)
+
+
 class GroupedModel(GeneralisedLinearModel):
     """A family's likelihood in which effects of groups are integrated out.
 
@@ -134,7 +147,8 @@ class GroupedModel(GeneralisedLinearModel):
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         return total
 
-    def factor(self, sds):
+    @staticmethod
+    def factor(sds):
         """Lower triangular factors (m, 3) of effects' covariances, of their sds and correlation."""
         out = np.zeros((len(sds), 3))
         out[:, 0] = sds[:, 0]
@@ -226,7 +240,7 @@ class GroupedModel(GeneralisedLinearModel):
         at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
         is_fast = is_fast and np.abs(at_median).max() < _LARGEST
-        is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < _MOST_COLUMNS)
+        is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
         block = max(_FEWEST, _TABLE // starts[-1])
         if is_fast:
@@ -262,8 +276,7 @@ class GroupedModel(GeneralisedLinearModel):
             if self._rule is not None:
                 rule = np.full(n_groups, self._rule)
                 return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
-            is_easy = is_fast and own[-1][:, 0].max() < SMALL
-            return chosen_rules(evaluate, n_groups, TOLERANCE / n, rules, is_easy)
+            return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
 
         level = octaves(factor)
         found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
@@ -276,7 +289,7 @@ class GroupedModel(GeneralisedLinearModel):
                 place = np.flatnonzero(level[some] == k)
                 own = tuple(one[some][place] for one in known)
                 parts.append((place, call(own, *found[k], order)))
-            yield some, *_together(parts)
+            yield some, *together(parts)
 
     def _with_ones(self, batch, rows):
         """Columns of some rows, in double precision, ones, and what is known of predictors."""
@@ -412,19 +425,6 @@ class _Marginal:
     def _with_zeros(self, theta):
         more = self._prior.n_coordinates - self.n_coordinates
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
-
-
-def _together(parts):
-    """Arrays of particles, of those of some at these places."""
-    if len(parts) == 1:
-        return parts[0][1]
-    n, out = sum(len(place) for place, _ in parts), []
-    for each in zip(*(arrays for _, arrays in parts), strict=True):
-        one = np.empty((n, *each[0].shape[1:]))
-        for (place, _), values in zip(parts, each, strict=True):
-            one[place] = values
-        out.append(one)
-    return out
 
 
 def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):

@@ -35,10 +35,12 @@ from skpmd._base.validation import fit_context, naming_singular_columns, refuse_
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import own_particles, warn_of_other_scale
 from skpmd.linear._earlier_rows import joined, model_of
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._group_effects import effects_of
+from skpmd.linear._group_rows import in_groups, rows_of_groups
 from skpmd.linear._hmc import MOVES
 from skpmd.linear._make_model import PRIORS, axes_of, in_columns, is_mean_field, linear_model
 from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
@@ -219,11 +221,13 @@ class LinearEstimator(ParticleResults):
             theta = outcome.particles.theta
             outcome, results = results_of_task(task, outcome, options, axes, remedies)
             stream = stream_after(outcome, rows.total, rng)
-            concern, effects = self._concerns(task, theta), effects_of(task, results.posterior)
+            concern = self._concerns(task, theta)
+            effects = effects_of(task.model, task.prior, task.rows.whole(), results.posterior)
         self._freeze()
         state = LinearState(
             stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
             units=task.prior.units, response=task.prior.response, effects=effects,
+            retained=None if effects is None else rows_of_groups(task.rows),
         )  # fmt: skip
         self._set_state(state if task.is_mean_field else self._completed(state, X))
         return rows, concern
@@ -283,7 +287,7 @@ class LinearEstimator(ParticleResults):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             self._start_merge(estimators, (*self._frozen_parameters, *self._alike))
-            states, n = [one._state for one in estimators], n_shards(estimators)
+            states, n = self._states_of_shards(estimators), n_shards(estimators)
             kinds = ["diag" if state.stream is None else "full" for state in states]
             check_equal("covariance_type", kinds)
             refuse_copies([state.results.posterior.mean() for state in states])
@@ -313,13 +317,16 @@ class LinearEstimator(ParticleResults):
 
     _alike = ("temperature",)  # Other parameters that shards have to share.
 
+    def _states_of_shards(self, estimators):
+        return [one._state for one in estimators]
+
     def _task_of_shards(self, states, parameters, features, given, rng):
         """The `Task` of all rows, or of those that shards hold; None where there are none."""
         X, y, sample_weight = given
         response, power = states[0].response, 1.0 / self.temperature
         retained = rows_retained(states, parameters, power)
         if X is not None:
-            rows, _ = self._given_rows(X, y, sample_weight, response)
+            rows, response = self._given_rows(X, y, sample_weight, response)
             check_total(rows.total, sum(state.stream.seen for state in states))
             check_classes(rows.data, retained, self.temperature, response)
         else:
@@ -327,6 +334,8 @@ class LinearEstimator(ParticleResults):
             if retained is None:
                 return None
             data, rest = joined(retained)
+            if data.group is not None:
+                data = Batch(**in_groups(data._asdict()))
             units = retained[0].prior.units
             data = data._replace(weight=data.weight * self.temperature)
             if units is not None and rest is None:
@@ -348,7 +357,14 @@ class LinearEstimator(ParticleResults):
             task, outcome, options, axes, remedies, method=what, n_shards=n_merged
         )
         state = self._state_of_shards(states, outcome, results, rng)
-        state = state._replace(prior_scale=task.prior.scale, units=task.prior.units)
+        state = state._replace(
+            prior_scale=task.prior.scale,
+            units=task.prior.units,
+            response=task.prior.response,
+            effects=effects_of(task.model, task.prior, task.rows.whole(), results.posterior),
+        )
+        if state.effects is not None:
+            state = state._replace(retained=rows_of_groups(task.rows))
         return state if task.is_reduced else self._completed(state, task.rows.data.X, False)
 
     def _merged_by_densities(self, parameters, states, n_merged, axes, rng):

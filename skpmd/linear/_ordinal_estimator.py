@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from numbers import Integral
 from typing import Any, Literal
 
@@ -271,10 +272,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             with naming_unordered("classes", classes):
                 classes = np.unique(classes)
         if is_known or self.categories is not None:
-            found = self.classes_ if is_known else np.asarray(self.categories)
-            of_call = "classes" if is_known else "categories"
+            found = self.classes_ if is_known else _labels("categories", self.categories)
         elif _is_ordered(y):
-            found, of_call = np.asarray(y.dtype.categories), "y.dtype"
+            found = _labels("y.dtype", y.dtype.categories)
         elif is_part and classes is None:
             raise ValueError(
                 "classes must be passed on the first call to partial_fit, unless categories are "
@@ -282,10 +282,6 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             )
         else:
             return classes
-        if found.ndim != 1 or len(found) < 2 or len(set(found.tolist())) < len(found):
-            raise ValueError(
-                f"{of_call} must hold two labels or more, each once, got {found.tolist()}."
-            )
         if classes is not None and set(classes.tolist()) != set(found.tolist()):
             raise ValueError(
                 f"classes={classes.tolist()} is not the same as the classes that are known, "
@@ -322,3 +318,13 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
 def _is_ordered(y):
     """Whether y has an ordered dtype of pandas."""
     return bool(getattr(getattr(y, "dtype", None), "ordered", False))
+
+
+def _labels(name, values):
+    """Labels (n,), of which there are two or more, each once."""
+    with suppress(TypeError, ValueError):  # Lists of lists are no labels.
+        found = np.asarray(values)
+        if found.ndim == 1 and len(set(found.tolist())) == len(found) > 1:
+            return found
+    given = values.tolist() if hasattr(values, "tolist") else values
+    raise ValueError(f"{name} must hold two labels or more, each once, got {given}.")

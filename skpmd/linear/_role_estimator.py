@@ -36,12 +36,26 @@ class RoleColumns(GroupColumns):
     def _split(self, X):
         """Columns with coefficients, the offset of predictors, trials and groups, or None."""
         X, columns = split(X, self._places())
+        if not X.shape[1] and not getattr(self, "fit_intercept", True):
+            raise ValueError(
+                "X has no columns beside those of roles, and fit_intercept=False leaves no "
+                "coefficient: set True, or give a column."
+            )
         return (X, *known_part(columns), columns.get("groups"))
 
     def _places(self):
+        """{role: place}, of the fit where there is one: parameters may have been set since."""
+        state = getattr(self, "_state", None)
+        if state is not None and state.roles is not None:
+            return state.roles
+        return self._places_in(getattr(self, "feature_names_in_", None), self.n_features_in_)
+
+    def _places_in(self, names, n_columns):
         roles = {role: getattr(self, role) for role in self._roles}
-        roles["groups"] = self._factor
-        return places_of(roles, getattr(self, "feature_names_in_", None), self.n_features_in_)
+        return places_of(roles | {"groups": self._factor}, names, n_columns)
+
+    def _set_state(self, state):
+        super()._set_state(state._replace(roles=self._places()))
 
     def _features(self):
         """Names of the columns that have coefficients."""
@@ -53,7 +67,8 @@ class RoleColumns(GroupColumns):
     ) -> Array:
         """Draw y from the prior predictive distribution; no fit is needed.
 
-        Each draw takes coordinates from the prior that a fit to X and y would have, for all rows.
+        Each draw takes coordinates from the prior that a fit to X and y would have, for all rows,
+        and with groups an effect for each group, which its rows share.
 
         Parameters
         ----------
@@ -87,20 +102,19 @@ class RoleColumns(GroupColumns):
         (442, 100)
         """
         self._validate_params()
-        if self._has_groups:
-            raise ValueError(f"groups={self.groups!r} has no draws of the prior yet: set None.")
         n, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         one = type(self)(**self.get_params(deep=False))
         rows, response = one._given_rows(X, y, None)
         theta, units = one._drawn_prior(rows, one._features(), response, n, rng)
         frame, has_intercept = response.frame(units), one._parameters().fit_intercept
         results = Results(Posterior(frame.inward(theta), np.zeros(n), frame=frame), Records(), {})
-        one._set_state(
-            LinearState(
-                None, results, 0, None, has_intercept, rows.data.X.dtype, units=units,
-                response=response,
-            )
+        state = LinearState(
+            None, results, 0, None, has_intercept, rows.data.X.dtype, units=units,
+            response=response,
         )  # fmt: skip
+        one._set_state(state)
+        effects = one._effects_of_prior(response, results.posterior.particles, rng)
+        one._set_state(state._replace(effects=effects))
         return one._one_each(X, n, rng)
 
     def _one_each(self, X, n, rng):
@@ -193,7 +207,7 @@ def split(X, places):
     if not places:
         return X, {}
     left = np.setdiff1d(np.arange(X.shape[1]), list(places.values()))
-    if not len(left):
+    if not len(left) and "groups" not in places:
         raise ValueError("X has no columns beside those of roles: give one that has a coefficient.")
     columns = {role: _column(X, place) for role, place in places.items()}
     return mapped(partial(_some_columns, left), X), columns

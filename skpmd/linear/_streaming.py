@@ -29,6 +29,7 @@ from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
 from skpmd.linear._fit import proposal_components
+from skpmd.linear._group_rows import put_together
 from skpmd.proposals.importance_rounds import importance_sample
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
@@ -75,6 +76,7 @@ def advance_retaining(retained, stream, model, rows, options, step, response):
     retained = so_far(retained, rows.data, options, stream.seen, model.shift)
     if retained is None:
         return advance(stream, model, rows, options, step), None
+    retained = put_together(retained, len(rows))
     whole, n_rows = retained.rows, retained.n_rows
     if not stream.seen:
         fitted = retained.unless_much()
@@ -88,7 +90,7 @@ def advance_retaining(retained, stream, model, rows, options, step, response):
     if not (changed or grown[weights > 0.0].any()):
         return advance(stream, model, rows, options, step), retained.unless_much()
     enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
-    enough &= weights.sum() >= _ENOUGH_IN_ALL
+    enough &= weights.sum() >= _ENOUGH_IN_ALL and whole.group is None
     if not (changed or (step is not kernel_step and options.settings.rejuvenation != "never")):
         # Particles from the prior that stay, or have come a long way, do not start there again.
         stream = advance(stream, model, rows, options, step)

@@ -30,6 +30,7 @@ from skpmd.linear._earlier_rows import (
 )
 from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
+from skpmd.linear._group_effects import effects_of
 from skpmd.linear._group_rules import unsettled_reasons
 from skpmd.linear._make_model import (
     LinearParameters,
@@ -56,6 +57,7 @@ class LinearState(NamedTuple):
     normal_logits: NormalLogits | None = None
     response: Any = None  # `Classes` or `Distribution`: What y is.
     effects: Any = None  # `EffectsOfGroups`, if there are groups.
+    roles: dict | None = None  # Places of columns of X that play roles in the fit, by roles.
 
 
 class Task(NamedTuple):
@@ -136,7 +138,7 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
         outcome = given_earlier(outcome, model, earlier)
     family = getattr(task.prior.response, "family", None)
     if getattr(family, "groups", None) is not None:
-        reasons = unsettled_reasons(model, list(task.rows.whole()), outcome.particles)
+        reasons = unsettled_reasons(model, task.rows, outcome.particles)
         outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)
     shown = Shown(seen, frame=task.prior.response.frame(task.prior.units), **axes)
     results = results_of(
@@ -193,7 +195,9 @@ def state_after_part(parameters, options, given, before, stream, features, respo
         outcome, stream.records, shown=shown, stream=True,
         method=f"stream from {name_of(proposal)}", prior_pareto_k=prior_k,
     )  # fmt: skip
+    of_groups = rows.whole() if retained is None else [retained.rows]
+    prior = PriorOfRows(parameters, prior_scale, units, response)
     return LinearState(
         stream, results, stream.records.n, prior_scale, model.fit_intercept, dtype, retained,
-        units, response=response,
+        units, response=response, effects=effects_of(model, prior, of_groups, results.posterior),
     )  # fmt: skip

@@ -5,6 +5,7 @@ it. The data are in attributes, and ``plot(ax=...)`` draws them again. These cla
 install skpmd[plot]``.
 """
 
+from skpmd.plot._group_effects import GroupEffectsDisplay
 from skpmd.plot._intervals import PosteriorIntervalDisplay
 from skpmd.plot._mixture_density import MixtureDensityDisplay
 from skpmd.plot._pairs import PairDisplay
@@ -14,6 +15,7 @@ from skpmd.plot._reliability import ReliabilityDisplay
 from skpmd.plot._topics import TopicDisplay
 
 __all__ = [
+    "GroupEffectsDisplay",
     "MixtureDensityDisplay",
     "PairDisplay",
     "PosteriorIntervalDisplay",

@@ -390,14 +390,6 @@ def check_levels(levels):
     return float(inner), float(outer)
 
 
-def check_count(name, value, least=1):
-    """An integer of at least ``least``; ValueError otherwise."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not (is_whole and value >= least):
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    return int(value)
-
-
 def check_option(name, value, options):
     """One of some options; ValueError otherwise."""
     if not any(value is one or (isinstance(value, str) and value == one) for one in options):

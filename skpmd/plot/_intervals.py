@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike, GaussianPosterior
 from skpmd.plot._common import (
     BLUE,
     GREY,
     PosteriorDisplay,
-    check_count,
     check_levels,
     check_option,
     check_posterior,

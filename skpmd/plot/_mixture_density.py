@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_count, check_level
 from skpmd._base.validation import checked_weights
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot import _regions
@@ -17,7 +17,6 @@ from skpmd.plot._common import (
     DARK,
     GREY,
     Display,
-    check_count,
     check_levels,
     draw_data,
     draw_histogram,

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike
 from skpmd.plot import _regions
 from skpmd.plot._common import (
@@ -15,7 +16,6 @@ from skpmd.plot._common import (
     DARK,
     LIGHT,
     PosteriorDisplay,
-    check_count,
     check_levels,
     check_posterior,
     coordinates,

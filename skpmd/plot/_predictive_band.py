@@ -7,12 +7,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
-from skpmd._base.utils import as_floats
+from skpmd._base.utils import as_floats, check_count
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot._common import (
     BLUE,
     Display,
-    check_count,
     check_levels,
     draw_bands,
     draw_data,

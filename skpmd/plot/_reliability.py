@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import beta
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from skpmd._base.utils import as_floats, check_level
+from skpmd._base.utils import as_floats, check_count, check_level
 from skpmd._base.validation import checked_weights
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
 from skpmd.plot._common import (
@@ -16,7 +16,6 @@ from skpmd.plot._common import (
     GREY,
     LIGHT,
     Display,
-    check_count,
     check_option,
     draw_histogram,
     draw_marks,

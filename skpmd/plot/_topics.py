@@ -7,12 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_count, check_level
 from skpmd._typing import Array, AxesLike, TopicPosterior
 from skpmd.plot._common import (
     BLUE,
     PosteriorDisplay,
-    check_count,
     draw_rows,
     many_axes,
     matplotlib,

@@ -16,6 +16,7 @@ from skpmd import (
     SparseGPRegressorPMD,
 )
 from skpmd.model_comparison import loo
+from tests.plot.displays import groups
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("xarray")
@@ -94,6 +95,20 @@ def test_groups_follow_the_draws(iris):
         posterior.to_arviz(prior=np.zeros((3, 4)))
     with pytest.raises(ValueError, match="n_draws"):
         posterior.to_arviz(n_draws=0)
+
+
+def test_effects_of_groups_have_the_dimension_of_their_factor():
+    model = groups()
+    effects = model.group_effects_
+    tree = model.posterior_.to_arviz(300, group_effects=effects)["posterior"]
+    assert tree["1|x1"].dims == tree["x0|x1"].dims == ("chain", "draw", "x1")
+    assert list(tree["x1"].values) == list(effects.labels)
+    found = tree["1|x1"].values[0]
+    # Means of 300 draws have standard errors of .06 of an sd.
+    gap = (found.mean(axis=0) - effects.mean[:, 0]) / effects.std[:, 0]
+    assert np.abs(gap).max() < 0.25
+    # Effects go with the intercept of their particle.
+    assert np.corrcoef(tree["a"].values[0], found.mean(axis=1))[0, 1] < -0.8
 
 
 def test_leave_one_out_and_summaries_of_arviz_take_it(iris):

@@ -154,7 +154,7 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     # Differences are those of a dense rule: with the largest number of nodes a skewed integral of
     # two dimensions may lack .04 nats, as of probits, whose tails fall faster than a Gaussian's.
-    monkeypatch.setattr(_groups, "TOLERANCE", 1e-8)
+    monkeypatch.setattr(_group_rules, "TOLERANCE", 1e-8)
     model, batch, theta = case(name, link, slope, seed=1)
     theta = 0.5 * theta
     _, gradient = model.log_joint_gradient(theta, [batch])
@@ -424,14 +424,11 @@ def test_what_groups_do_not_have_is_refused(fitted, tmp_path):
     fit, X, y = fitted
     model = BayesianGLMRegressorPMD("binomial", groups=[1])
     for call in (
-        lambda: clone(model).partial_fit(X, y),
-        lambda: skpmd.merge([fit, fit]),
         lambda: clone(model).set_params(groups=[0, 1]).fit(X, y),
         lambda: clone(model).set_params(groups=["school"]).fit(X, y),
         lambda: clone(model).set_params(groups=None, slopes={1: [0]}).fit(X, y),
         lambda: clone(model).set_params(slopes={1: ["hours"]}).fit(X, y),
         lambda: clone(model).set_params(prior=fit.posterior_).fit(X, y),
-        lambda: fit.pointwise_log_likelihood(X, y),
         lambda: clone(model).fit(np.column_stack([X[:, 0], np.full(len(X), np.nan)]), y),
     ):
         with pytest.raises(ValueError, match="groups|slopes"):

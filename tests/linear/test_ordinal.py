@@ -151,8 +151,9 @@ def test_what_is_no_class_is_refused(data):
     X, y, _ = data
     with pytest.raises(ValueError, match="labels \\[3\\], which are not among"):
         fitted(X, y, categories=[0, 1, 2])
-    with pytest.raises(ValueError, match="categories must hold two labels or more, each once"):
-        fitted(X, y, categories=[0, 1, 1, 2, 3])
+    for labels in ([0, 1, 1, 2, 3], [[0, 1], [2]], np.array(2)):
+        with pytest.raises(ValueError, match="categories must hold two labels or more, each once"):
+            fitted(X, y, categories=labels)
     with pytest.raises(ValueError, match="2 classes or more"):
         fitted(X, np.zeros(len(y)))
     with pytest.raises(ValueError, match="classes must be passed on the first call"):

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 
 from skpmd import (
+    BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
     LDATopicModelPMD,
@@ -13,6 +14,7 @@ from skpmd import (
     Posterior,
 )
 from skpmd.plot import (
+    GroupEffectsDisplay,
     MixtureDensityDisplay,
     PairDisplay,
     PosteriorIntervalDisplay,
@@ -31,6 +33,16 @@ POSTERIOR = Posterior(PARTICLES, 0.3 * PARTICLES[:, 0], names=["first", "second"
 @cache
 def classifier():
     return BayesianLogisticRegressionPMD(n_particles=300, random_state=0).fit(X, Y)
+
+
+@cache
+def groups():
+    rng = np.random.default_rng(0)
+    group, x = np.repeat(np.arange(9), 8), rng.normal(size=72)
+    y = 3.0 * x + group + rng.normal(size=72)
+    X = np.column_stack([x, group])
+    model = BayesianGLMRegressorPMD(groups=[1], slopes={1: [0]}, random_state=0)
+    return model.fit(X, y)
 
 
 @cache
@@ -74,5 +86,6 @@ CASES = {
     "frequencies": (lambda **o: check(kind="frequency", **o), 1),
     "statistic": (lambda **o: check(statistic="std", **o), 1),
     "topics": (lambda **o: TopicDisplay.from_estimator(topics(), n_words=3, **o), 2),
+    "groups": (lambda **o: GroupEffectsDisplay.from_estimator(groups(), **o), 1),
     "mixture": (lambda **o: MixtureDensityDisplay.from_estimator(mixture(), X[:, 2:3], **o), 1),
 }
