@@ -17,7 +17,7 @@ from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._groups import group_pieces
 
-_NUMBERS, _FEWEST, _MAX = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
+_NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
 
 

@@ -8,8 +8,6 @@ and a correlation are further coordinates like dispersions.
 """
 
 import copy
-from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -18,21 +16,18 @@ from scipy.special import ndtr, ndtri
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
-from skpmd.linear._design import gauss_hermite
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
+from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
-# Nodes a dimension. A group has the first rule whose integral differs from that of the one before
-# by less than this share of a nat, which is divided by the root of about the number of groups:
-# what is left of errors is alike at all particles but for a share of as much.
-_RULES, _TOLERANCE = (3, 5, 7, 11, 17, 27, 43), 5e-3
-_NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
-_OFTEN = 0.95  # Rules are chosen where effects vary as much as at this share of the particles.
-_LARGEST = 40.0  # Predictors of rows that kernels of intercepts take.
-_ROWS, _TABLE = 1 << 10, 1 << 17  # Rows of a piece, and numbers of its tables.
+_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
+_LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
+# Rows of a piece, more of few particles, and numbers of its tables.
+_ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
+_FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -136,28 +131,6 @@ def with_labels(response, labels):
     return response._replace(family=family)
 
 
-class _Rules:
-    """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
-
-    def __init__(self, n_effects):
-        self.first, nodes, weights = [0], [], []
-        for n in _RULES:
-            one, of_one = gauss_hermite(n)
-            for i, j in product(range(n), range(n if n_effects > 1 else 1)):
-                t = one[i], one[j] if n_effects > 1 else 0.0
-                weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
-                if weight < _NEGLIGIBLE:
-                    continue
-                nodes.append(t)
-                weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
-            self.first.append(len(nodes))
-        self.first, self.nodes = np.array(self.first), np.array(nodes)
-        self.log_weights = np.array(weights)
-
-
-_rules = cache(_Rules)
-
-
 class GroupedModel(GeneralisedLinearModel):
     """A family's likelihood in which effects of groups are integrated out.
 
@@ -165,6 +138,8 @@ class GroupedModel(GeneralisedLinearModel):
     """
 
     is_log_concave = False
+    # The rule of all groups, where none is looked for, and whether the one after it is meant.
+    _rule, _is_next = None, False
 
     def log_likelihood(self, theta, batch):
         """Sum over the groups of logs of integrals; see `Model`."""
@@ -224,7 +199,8 @@ class GroupedModel(GeneralisedLinearModel):
         def of(piece):
             return self._of_piece(known, batch, order, piece)
 
-        return in_order(of, group_pieces(batch))
+        n_rows = int(np.clip(_TABLE // len(known[0]), _ROWS, _MOST_ROWS))
+        return in_order(of, group_pieces(batch, n_rows=n_rows))
 
     @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
     def _of_piece(self, known, batch, order, piece):
@@ -251,65 +227,101 @@ class GroupedModel(GeneralisedLinearModel):
     def integrals(self, known, batch, rows, starts, order):
         """Of groups, for blocks of particles: slice, values, table, by factor, by phi, moments.
 
-        See `integrate_groups`; the number of nodes of each group, and where searches begin, are
-        found at the particles' median and where effects vary much.
+        See `integrate_groups`; the rule of each group, and where searches begin, are found at the
+        particles' median and where effects vary most, and apart for those of twice the size.
         """
         slopes, phi, sds = known
         groups, factor, x = self.family.groups, self.factor(sds), None
-        columns = self._columns(batch, rows)
+        known, columns = (slopes, phi, factor), self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
+        at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
-        rules, n_groups = _rules(groups.n_effects), len(starts) - 1
+        is_fast = is_fast and np.abs(at_median).max() < _LARGEST
+        is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
+        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+        block = max(_FEWEST, _TABLE // starts[-1])
+        if is_fast:
+            design = self._with_ones(batch, rows)
+            numbers = np.empty(len(design) * min(block, len(slopes)))
 
-        def call(some, start, rule, order):
-            table = self._predictors(slopes_of[some], batch, rows)
-            own, of_factor = phi_of[some], factor_of[some]
-            if is_fast:
-                m, kind = len(table), int(self.family.name == "poisson")
-                values, by_factor = np.zeros((m, n_groups)), np.zeros((m, 3))
-                moments = np.empty((m, n_groups if order == 2 else 0, 7))
-                # So improbable are rows beyond that no particle with some of them has a weight.
-                np.clip(table, -_LARGEST, _LARGEST, out=table)
-                largest = float(np.abs(table).max())
-                turned, (y, _, weight) = np.ascontiguousarray(table.T), columns
-                integrate_intercepts(
-                    kind, turned, largest, y, weight, starts, of_factor[:, 0].copy(),
-                    start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
-                    rules.log_weights, order, values, by_factor, moments,
-                )  # fmt: skip
-                return some, values, turned.T, by_factor, np.zeros(own.shape), moments
-            of_rows = *columns, starts, x
-            known = table, own, of_factor
-            return some, *integrate_groups(self.family, of_rows, known, start, rule, rules, order)
+        def call(own, start, rule, order):
+            slopes, phi, factor = own
+            if not is_fast:
+                table = self._predictors(slopes, batch, rows)
+                of_rows, own = (*columns, starts, x), (table, phi, factor)
+                return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
+            (y, _, weight), m = columns, len(phi)
+            out = numbers[: len(design) * m].reshape(-1, m) if order == 0 else None
+            table = np.matmul(design, self._with_base(slopes, design), out=out)
+            values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
+            moments = np.empty((n_groups if order == 2 else 0, 7, m))
+            integrate_intercepts(
+                int(self.family.name == "poisson"), table, y, weight, starts, factor[:, 0].copy(),
+                start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
+                rules.log_weights, order, values, by_factor[:, 0], moments,
+            )  # fmt: skip
+            more = by_factor, np.zeros(phi.shape), moments.transpose(2, 0, 1)
+            return values.T, table.T, *more
 
-        slopes_of, phi_of, factor_of = (_probes(one, factor) for one in (slopes, phi, factor))
-        both = slice(0, len(factor_of))
-        at_median = self._predictors(slopes_of[:1], batch, rows)
-        is_fast = is_fast and np.abs(at_median).max() < 0.5 * _LARGEST
-        n = np.sqrt(n_groups * len(batch.group) / starts[-1])
-        start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
-        last, best = None, rule.copy()
-        for k in range(len(_RULES)):
-            _, values, *_, moments = call(both, start, rule, 2)
-            open_ = rule >= 0
-            start[open_] = np.nan_to_num(moments[0, open_, :2])
-            best[open_] = k
-            if last is not None:
-                change = np.abs(values - last).max(axis=0)
-                rule = np.where(open_ & ~(change < _TOLERANCE / n), k + 1, -1)
-            else:
-                rule = rule + 1
-            last = np.where(open_, values, last) if last is not None else values
-            if not (rule >= 0).any():
-                break
-        slopes_of, phi_of, factor_of = slopes, phi, factor
-        block = max(1, _TABLE // starts[-1])
+        def settled(some):
+            own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
+
+            def evaluate(start, rule):
+                values, *_, moments = call(own, start, rule, 2)
+                return values, moments
+
+            if self._rule is not None:
+                rule = np.full(n_groups, self._rule)
+                return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
+            return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
+
+        level = octaves(factor)
+        found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
+        if self._is_next:
+            last = rules.n - 1
+            found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
         for i in range(0, len(slopes), block):
-            yield call(slice(i, i + block), start, best, order)
+            some, parts = slice(i, i + block), []
+            for k in np.unique(level[some]):
+                place = np.flatnonzero(level[some] == k)
+                own = tuple(one[some][place] for one in known)
+                parts.append((place, call(own, *found[k], order)))
+            yield some, *together(parts)
+
+    def _with_ones(self, batch, rows):
+        """Columns of some rows, in double precision, ones, and what is known of predictors."""
+        X, shift = batch.X[rows], self.shift_of(batch.X)
+        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
+        more = [] if batch.offset is None else [batch.offset[rows]]
+        return np.column_stack([X, np.ones(len(X)), *more]).astype(np.float64, copy=False)
+
+    def _with_base(self, slopes, design):
+        """Coefficients (w, m) of `_with_ones`."""
+        out = np.ones((design.shape[1], len(slopes)))
+        width = slopes.shape[1] - self.fit_intercept
+        out[:width] = slopes[:, :width].T
+        out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
+        return out
+
+    def changes(self, theta, batches):
+        """By how much integrals of groups are other ones with the next rule, (m, G).
+
+        That is with the last but one, where a group has the last.
+        """
+        known, further, out = self.split(self.prior.coefficients(theta)), copy.copy(self), []
+        further._is_next = True
+        for batch in batches if not self.family.is_conjugate else ():
+            for piece in group_pieces(batch):
+                both = (
+                    np.concatenate([part[1] for part in one.integrals(known, batch, *piece, 0)])
+                    for one in (self, further)
+                )
+                out.append(np.subtract(*both))
+        return np.concatenate(out, axis=1) if out else np.zeros((len(theta), 1))
 
     def _is_fast(self, columns):
         """Whether intercepts have a kernel of their own: of counts, and of single trials."""
@@ -330,9 +342,18 @@ class GroupedModel(GeneralisedLinearModel):
             grid = np.zeros((len(_GRID), of_groups))
             grid[:, : self.family.groups.n_effects] = _GRID[:, None]
             points = np.hstack([np.tile(mode, (len(_GRID), 1)), grid])
-            value = self.log_prior(points) + sum(self.log_likelihood(points, b) for b in batches)
+            value = sum(self._searching().log_likelihood(points, batch) for batch in batches)
+            value += self.log_prior(points)
             found.append(points[np.where(np.isfinite(value), value, -np.inf).argmax()])
         return found
+
+    def _searching(self):
+        """The same with one rule for all groups, so that derivatives do not jump between steps."""
+        if self.family.groups.n_effects > 1 or self.family.is_conjugate:
+            return self
+        own, is_easy = copy.copy(self), self.family.name in ("binomial", "poisson")
+        own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
+        return own
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
@@ -354,8 +375,9 @@ class GroupedModel(GeneralisedLinearModel):
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
         gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
+        of = self._searching() if cov is None else self  # A mode is no more than a start.
         with np.errstate(over="ignore", invalid="ignore"):
-            at, ahead, back = self._along(mean, steps, batches)
+            at, ahead, back = of._along(mean, steps, batches)
             is_finite = np.isfinite(at + (ahead - back).sum(axis=0)).all()
         if cov is not None:
             at = at + (ahead + back - 2.0 * at).sum(axis=0) / 6.0
@@ -406,25 +428,16 @@ class _Marginal:
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
 
 
-def group_pieces(batch, most=_ROWS):
+def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):
     """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
     edges = np.flatnonzero(np.diff(batch.group)) + 1
     edges = np.concatenate([[0], edges, [len(batch.group)]])
     first = 0
     while first < len(edges) - 1:
-        last = max(first + 1, np.searchsorted(edges, edges[first] + _ROWS, side="right") - 1)
+        last = max(first + 1, np.searchsorted(edges, edges[first] + n_rows, side="right") - 1)
         last = min(last, first + max(1, most))
         yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
         first = last
-
-
-def _probes(table, factor):
-    """A table's median over particles, and its row where effects vary much."""
-    if len(factor) == 1:
-        return np.ascontiguousarray(table)
-    size = (factor**2).sum(axis=1)
-    i = np.argsort(size, kind="stable")[int(np.ceil(_OFTEN * (len(size) - 1)))]
-    return np.stack([np.median(table, axis=0), table[i]])
 
 
 def _sine(cosine):

@@ -31,6 +31,7 @@ from skpmd.linear._earlier_rows import (
 from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._group_effects import effects_of
+from skpmd.linear._group_rules import unsettled_reasons
 from skpmd.linear._make_model import (
     LinearParameters,
     axes_of,
@@ -135,12 +136,15 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
     outcome, prior_k = _of_prior(model, outcome)
     if earlier is not None:
         outcome = given_earlier(outcome, model, earlier)
+    family = getattr(task.prior.response, "family", None)
+    if getattr(family, "groups", None) is not None:
+        reasons = unsettled_reasons(model, task.rows, outcome.particles)
+        outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)
     shown = Shown(seen, frame=task.prior.response.frame(task.prior.units), **axes)
     results = results_of(
         outcome, temperature=options.temperature, shown=shown, remedies=remedies,
         prior_pareto_k=prior_k, **diagnostics,
     )  # fmt: skip
-    family = getattr(task.prior.response, "family", None)
     if not task.by_steps and getattr(family, "groups", None) is None:
         results.posterior.rows = rows_for_later(
             model, task.rows.data, options.power, own_posterior(results.posterior),

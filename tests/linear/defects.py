@@ -249,6 +249,27 @@ DEFECTS = [
         "linear/test_groups.py",
     ),
     Defect(
+        "likelihoods of single trials at nodes are those of the opposite outcome",
+        "linear/_group_kernels.py",
+        "at[k] = weights[k] / np.float64(ratio[k])",
+        "at[k] = weights[k] * np.float64(ratio[k])",
+        "linear/test_groups.py",
+    ),
+    Defect(
+        "panels of nodes end near a mode",
+        "linear/_group_rules.py",
+        "2.0 ** np.arange(-6.0, 10.0)",
+        "2.0 ** np.arange(-6.0, 2.0)",
+        "linear/test_groups.py",
+    ),
+    Defect(
+        "nobody hears of integrals that no rule settles",
+        "linear/_group_rules.py",
+        "if total < _MAX_VARIATION:",
+        "if True:",
+        "linear/test_groups.py",
+    ),
+    Defect(
         "a row is in the group that it is predicted from",
         "linear/_group_left_out.py",
         "is_left = np.eye(k, dtype=bool) if weight is None",

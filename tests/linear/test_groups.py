@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
-from skpmd.linear import _groups
+from skpmd.linear import _group_rules, _groups
 from skpmd.linear._families import FAMILIES, Cumulative
 from skpmd.linear._group_estimator import codes_of
 from skpmd.linear._grouped_normal import GroupedNormal, _inverse
@@ -91,12 +91,70 @@ def test_integrals_are_those_of_a_dense_rule(name, link, slope):
     np.testing.assert_allclose(model.log_likelihood(theta, batch), exact, atol=5e-3)
 
 
+def once(model, batch, theta, sd=None):
+    """The same with a weight of one, which single trials need for their kernel, and another sd."""
+    if sd is not None:
+        k = model.family.dispersions.n_own - len(model.family.dispersions.names)
+        theta = theta.copy()
+        theta[:, k:] = model.family.groups.dispersions.standard(np.full((len(theta), -k), sd))
+    return model, batch._replace(weight=np.ones(len(batch.y))), theta
+
+
+def test_integrals_of_single_trials_and_their_gradients_are_those_of_a_dense_rule():
+    model, batch, theta = once(*case("binomial", seed=2))
+    exact = [dense(model, batch, one) for one in theta]
+    # Rules are right to 1e-3 / sqrt(6) in each of six groups, and numbers of rows to 1e-6.
+    np.testing.assert_allclose(model.log_likelihood(theta, batch), exact, atol=1e-3)
+    _, gradient = model.log_joint_gradient(theta, [batch])
+    for j in range(theta.shape[1]):
+        step = 1e-3 * (np.arange(theta.shape[1]) == j)
+        ahead, back = (
+            model.log_prior(at) + [dense(model, batch, one) for one in at]
+            for at in (theta + step, theta - step)
+        )
+        np.testing.assert_allclose((ahead - back) / 2e-3, gradient[:, j], atol=2e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("binomial", "auto"),
+        ("poisson", "auto"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in [("binomial", "probit"), ("gamma", "auto"), ("normal", "log")]
+        ),
+    ],
+)
+def test_integrals_over_effects_of_any_size_are_those_of_a_dense_rule(name, link):
+    for sd in (2.0, 8.0, 20.0):  # Of the largest a group's likelihood is a step.
+        model, batch, theta = once(*case(name, link, seed=3), sd)
+        exact = [dense(model, batch, one) for one in theta]
+        # Rules are right to 1e-3 / sqrt(6) at the median of points, which are far from each other,
+        # and where effects vary most. By 17 nodes .07 and .03 nats are missing at the largest sd.
+        np.testing.assert_allclose(model.log_likelihood(theta, batch), exact, atol=5e-3)
+
+
+def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
+    X, y = table(60, 1, 2.0)
+    monkeypatch.setattr(_group_rules, "_RULES", (3, 5))
+    monkeypatch.setattr(_group_rules, "_PANELS", ())
+    few = _group_rules._Rules(1)
+    for module in (_groups, _group_rules):
+        monkeypatch.setattr(module, "rules_of", lambda n: few)
+    monkeypatch.setattr(_groups, "_OF_SEARCHES", 1)
+    model = BayesianGLMRegressorPMD("binomial", groups=[1], random_state=0)
+    with pytest.warns(ConvergenceWarning, match="of 60 groups are not settled by the largest rule"):
+        model.fit(X, y)
+    assert any("not settled" in text for text in model.diagnostics_["warnings"])
+
+
 @pytest.mark.parametrize("slope", [False, True])
 @pytest.mark.parametrize(("name", "link"), [*CASES, ("normal", "auto")])
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     # Differences are those of a dense rule: with the largest number of nodes a skewed integral of
     # two dimensions may lack .04 nats, as of probits, whose tails fall faster than a Gaussian's.
-    monkeypatch.setattr(_groups, "_TOLERANCE", 1e-8)
+    monkeypatch.setattr(_group_rules, "TOLERANCE", 1e-8)
     model, batch, theta = case(name, link, slope, seed=1)
     theta = 0.5 * theta
     _, gradient = model.log_joint_gradient(theta, [batch])
@@ -139,6 +197,7 @@ def test_normal_rows_have_a_density_where_effects_are_all_there_is():
     np.testing.assert_allclose(det, exact, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
     rng = np.random.default_rng(0)  # Of these rows a step went to a sigma of 2e-13.
     g, x, u = rng.integers(0, 30, 150), rng.normal(size=150), rng.normal(size=30)

@@ -1,0 +1,158 @@
+"""Rules of quadrature over groups' effects, and whether they settle what a posterior rests on.
+
+Nodes are in units of a group's curvature around its mode. Gauss-Hermite's rules come first. Where
+these do not settle, as of a likelihood that is a step of an effect with a large sd, a rule of one
+effect goes on with Gauss-Legendre's on panels to both sides of the mode, each twice as long as the
+one before: whatever the scale is, a few of them see it.
+"""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from skpmd.engine.particles import systematic, weights
+from skpmd.linear._design import gauss_hermite
+
+# Nodes a dimension. A group has the first rule that is right to less than this share of a nat, over
+# the root of about the number of groups: what is left is alike at all particles but for a share.
+# Of one effect panels tell; of two, and of small ones of rows whose log density is concave, a fifth
+# of the change since the rule before has to be less.
+_RULES, _OF_TWO, TOLERANCE, _SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
+_PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
+_MANY = 64  # Particles that are parted by the size of effects.
+_NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
+# Sums of integrals may vary by so many nats between particles, of which a few numbers are seen.
+_MAX_VARIATION, _MOST, _NUMBERS = 0.05, 16, 1 << 22
+
+
+class _Rules:
+    """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
+
+    def __init__(self, n_effects):
+        self.first, nodes, log_weights = [0], [], []
+        for n in _RULES if n_effects == 1 else _RULES + _OF_TWO:
+            one, of_one = gauss_hermite(n)
+            for i, j in product(range(n), range(n if n_effects > 1 else 1)):
+                t = one[i], one[j] if n_effects > 1 else 0.0
+                weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
+                if weight < _NEGLIGIBLE:
+                    continue
+                nodes.append(t)
+                log_weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
+            self.first.append(len(nodes))
+        for n in _PANELS if n_effects == 1 else ():
+            t, weight = _panels(n)
+            nodes += list(np.column_stack([t, np.zeros(len(t))]))
+            log_weights += list(np.log(weight / np.sqrt(2.0 * np.pi)))
+            self.first.append(len(nodes))
+        self.first, self.nodes = np.array(self.first), np.array(nodes)
+        self.log_weights, self.n = np.array(log_weights), len(self.first) - 1
+        self.n_gaussian = self.n - len(_PANELS) if n_effects == 1 else self.n
+
+
+rules_of = cache(_Rules)
+
+
+def _panels(n):
+    """Nodes, sorted, and weights of Gauss-Legendre's rule on each of the panels."""
+    one, of_one = np.polynomial.legendre.leggauss(n)
+    low, high = np.append(0.0, _EDGES[:-1]), _EDGES
+    t = (low[:, None] + (high - low)[:, None] * 0.5 * (one + 1.0)).ravel()
+    weight = (0.5 * (high - low)[:, None] * of_one).ravel()
+    return np.append(-t[::-1], t), np.append(weight[::-1], weight)
+
+
+def octaves(factor):
+    """How often sizes of effects are to be halved until they are no more than twice the median.
+
+    Of factors (m, 3) of the effects' covariances; the larger effects are, the more nodes they need.
+    Few particles are not worth more than one choice.
+    """
+    if len(factor) < _MANY:
+        return np.zeros(len(factor), dtype=np.int64)
+    size = np.sqrt((factor**2).sum(axis=1))
+    return np.floor(np.log2(np.clip(size / np.median(size), 1.0, 1e3))).astype(np.int64)
+
+
+def is_small(factor):
+    """Whether intercepts with these factors (m, 3) vary so little that rules settle early."""
+    return factor[:, 0].max() < _SMALL
+
+
+def probes(known, some):
+    """Medians of tables over some particles, and the rows of that whose effects vary most."""
+    if len(some) == 1:
+        return tuple(one[some] for one in known)
+    largest = some[(known[-1][some] ** 2).sum(axis=1).argmax()]
+    return tuple(np.stack([np.median(one[some], axis=0), one[largest]]) for one in known)
+
+
+def chosen_rules(evaluate, n_groups, root, rules, is_easy):
+    """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
+
+    It takes both, with -1 for a group that is settled, and returns integrals (m, G) and moments.
+    Tolerances are over ``root``. Where it ``is_easy`` panels are for what no other rule settles.
+    """
+    tolerance = TOLERANCE / root
+    start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
+    values, moments = evaluate(start, rule)
+    has_panels, last, best = rules.n_gaussian < rules.n and not is_easy, values, rule
+    start = np.nan_to_num(moments[0, :, :2])
+    if has_panels:
+        best = rule + rules.n_gaussian
+        last, moments = evaluate(start, best)
+        start = np.nan_to_num(moments[0, :, :2])
+        rule = np.where(np.abs(values - last).max(axis=0) < tolerance, -1, 1)
+        best = np.where(rule < 0, 0, best)
+    else:
+        rule = rule + 1
+    for k in range(1, rules.n_gaussian + (is_easy and rules.n_gaussian < rules.n)):
+        if not (rule >= 0).any():
+            break
+        values, moments = evaluate(start, rule)
+        is_open = rule >= 0
+        change = np.abs(values - last).max(axis=0)
+        if has_panels:
+            is_settled = change < tolerance
+            best = np.where(is_open & is_settled, k, best)
+        else:
+            is_settled, best = change < 5.0 * tolerance, np.where(is_open, k, best)
+            start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :2]), start)
+            last = np.where(is_open, values, last)
+        rule = np.where(is_open & ~is_settled, k + 1, -1)
+    return start, best
+
+
+def together(parts):
+    """Arrays of particles, of those of some at these places."""
+    if len(parts) == 1:
+        return parts[0][1]
+    n, out = sum(len(place) for place, _ in parts), []
+    for each in zip(*(arrays for _, arrays in parts), strict=True):
+        one = np.empty((n, *each[0].shape[1:]))
+        for (place, _), values in zip(parts, each, strict=True):
+            one[place] = values
+        out.append(one)
+    return out
+
+
+def unsettled_reasons(model, rows, particles):
+    """Reasons not to trust integrals, a tuple: what they change by with the next rule.
+
+    Of weighted `Particles` some are looked at that carry the posterior; a change that is alike at
+    all of them is one of the evidence alone.
+    """
+    m = int(np.clip(_NUMBERS // max(1.0, rows.total), 4, _MOST))
+    chosen = systematic(weights(particles.log_ratio), m, np.random.default_rng(0))
+    change = model.changes(particles.theta[chosen], rows.whole())
+    total = change.sum(axis=1).std()
+    if total < _MAX_VARIATION:
+        return ()
+    G, of_group = change.shape[1], change.std(axis=0)
+    n = max(1, int((of_group > _MAX_VARIATION / G).sum()))
+    return (
+        f"integrals over the effects of {n} of {G} groups are not settled by the largest rule of "
+        f"quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
+        "rows of a group tell of, so lower group_prior_scale, or join groups of few rows",
+    )
