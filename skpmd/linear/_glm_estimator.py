@@ -362,6 +362,7 @@ default="normal"
         response = self._with_groups(response, labels, self._features())
         if offset is not None:
             offset = offset / response.unit
+        codes = self._in_order(codes, response.family.groups)
         rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)
         return rows, response
 

@@ -88,7 +88,9 @@ class GLMPredictions(RegressorMixin):
         centre, weights, kind = self._state.units.centre, self.posterior_.weights, FamilyMixture
         if codes is not None and self.groups_at == "own":
             effects, kind = self._state.effects, GroupedMixture
-            coefficients, phi = coefficients[effects.particles], phi[effects.particles]
+            effects = tuple(effects.values()) if isinstance(effects, dict) else (effects,)
+            chosen = effects[0].particles
+            coefficients, phi = coefficients[chosen], phi[chosen]
             weights = np.full(len(phi), 1.0 / len(phi))
             slope = slope_of(family.groups, X, centre)
         if issparse(X):
@@ -105,7 +107,7 @@ class GLMPredictions(RegressorMixin):
         )  # fmt: skip
         if kind is FamilyMixture:
             return found
-        return found.with_effects(effects, codes, slope)
+        return found.with_effects(effects, codes.reshape(len(codes), -1).T, slope)
 
     @row_by_row
     def predict_interval(

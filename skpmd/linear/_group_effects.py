@@ -14,7 +14,7 @@ from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._groups import group_pieces
+from skpmd.linear._groups import first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 22, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
@@ -113,26 +113,29 @@ class EffectsOfGroups(NamedTuple):
 
 
 def effects_of(task, posterior):
-    """`EffectsOfGroups` of a fit; None without groups."""
+    """`EffectsOfGroups` of a fit, a dict of these of several factors; None without groups."""
     response, model = task.prior.response, task.model
     groups = getattr(getattr(response, "family", None), "groups", None)
     if groups is None:
         return None
-    G, q = len(groups.labels), groups.n_effects
+    q, G = groups.n_effects, sum(len(one.labels) for one in groups.factors)
     M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MAX, len(posterior.weights))))
     rng = np.random.default_rng(0)
     chosen = rng.permutation(systematic(posterior.weights, M, rng))
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
-    known = model.split(own_particles(posterior)[chosen, :width])
+    coefficients = own_particles(posterior)[chosen, :width]
     units = response.units(task.prior.units.scale)[response.n_own :][:q]
+    if groups.others and not groups.has_levels:
+        return _of_normal(task, coefficients, chosen, units[0], rng)
+    known, G = model.split(coefficients), len(groups.labels)
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square = np.zeros((G, q)), np.zeros((G, q))
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
     for batch in task.rows.whole():
         for rows, starts in group_pieces(batch, _MOMENTS // M):
-            codes = batch.group[rows][starts[:-1]]
+            codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
             has_group = codes < G  # Rows without a group are in none of them.
@@ -141,7 +144,48 @@ def effects_of(task, posterior):
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
     names = ("intercept",) if groups.slope is None else ("intercept", groups.slope)
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    return EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)
+    found = EffectsOfGroups(groups.labels, names, mean, std, draws, factor, chosen)
+    if not groups.others:
+        return found
+    place, levels = width - response.n_dispersions + response.n_own, []
+    first = place + 1 + len(groups.others)
+    for j, one in enumerate(groups.others):
+        own = slice(first, first := first + len(one.labels))
+        table = posterior.particles[chosen, own].T
+        sds = posterior.particles[chosen, place + 1 + j]
+        moments = posterior.mean()[own], posterior.std()[own]
+        levels.append(_of_factor(one, *moments, table, sds, chosen, rng))
+    return _by_name(groups, [found, *levels])
+
+
+def _of_normal(task, coefficients, chosen, unit, rng):
+    """Effects of several factors of normal rows, by name."""
+    model, groups = task.model, task.prior.response.family.groups
+    sds, found, first = model.split(coefficients)[2] * unit, [], 0
+    mean, square, draws = model.effects(coefficients, next(iter(task.rows.whole())), rng)
+    std = np.sqrt(np.maximum(square - mean**2, 0.0))
+    for j, (one, n) in enumerate(zip((groups, *groups.others), model.sizes, strict=True)):
+        own, first = slice(first, first + len(one.labels)), first + n
+        moments = unit * mean[own], unit * std[own]
+        found.append(_of_factor(one, *moments, unit * draws[own], sds[:, j], chosen, rng))
+    return _by_name(groups, found)
+
+
+def _of_factor(groups, mean, std, table, sds, chosen, rng):
+    """`EffectsOfGroups` of intercepts (G, m), and of one that is new."""
+    new = sds * _strata(len(sds), rng)[0, 0]
+    draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
+    factor = np.column_stack([sds, np.zeros((len(sds), 2))])
+    names = ("intercept",)
+    return EffectsOfGroups(
+        groups.labels, names, mean[:, None], std[:, None], draws, factor, chosen
+    )
+
+
+def _by_name(groups, found):
+    """A dict of the effects of factors, as these were given."""
+    by_name = dict(zip([one.factor for one in (groups, *groups.others)], found, strict=True))
+    return {one.factor: by_name[one.factor] for one in groups.factors}
 
 
 def slope_of(groups, X, centre):
@@ -197,13 +241,15 @@ class GroupedMixture(FamilyMixture):
     """
 
     def with_effects(self, effects, codes, slope):
-        """The same with `EffectsOfGroups` of rows with codes (n,), below zero of new groups.
+        """The same with a tuple of `EffectsOfGroups`, one of each factor, of rows.
 
-        ``slope`` (n,) is what the second effect is multiplied by, or None.
+        ``codes`` (F, n) are below zero of new groups, and ``slope`` (n,) is what the second effect
+        is multiplied by, or None.
         """
         self._effects, self._codes, self._slope = effects, codes, slope
-        new = len(effects.draws) - 1
-        self._table, self._place = effects.draws, np.where(codes < 0, new, codes).astype(np.int64)
+        self._tables = [one.draws for one in effects]
+        places = zip(effects, codes, strict=True)
+        self._places = [np.where(own < 0, len(one.labels), own).astype(int) for one, own in places]
         return self
 
     def sample_groups(self, n_samples, rng):
@@ -212,31 +258,36 @@ class GroupedMixture(FamilyMixture):
         Rows of one new group share its effect, and each row without a group has its own.
         """
         chosen, part = rng.integers(len(self.weights), size=n_samples), copy(self)
-        new = np.flatnonzero(self._codes < 0)
-        label = np.where(self._codes == -1, np.arange(len(self)), self._codes)[new]
-        _, which = np.unique(label, return_inverse=True)
-        known, factor = self._table[:-1, :, chosen], self._effects.factor[chosen]
-        z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
-        others = [_effects(factor, *one)[: known.shape[1]] for one in z]
-        part._table = np.concatenate([known, np.reshape(others, (len(z), *known.shape[1:]))])
-        part._place = self._place.copy()
-        part._place[new] = len(known) + which
+        part._tables, part._places = [], [place.copy() for place in self._places]
+        for effects, codes, place in zip(self._effects, self._codes, part._places, strict=True):
+            new = np.flatnonzero(codes < 0)
+            label = np.where(codes == -1, np.arange(len(self)), codes)[new]
+            _, which = np.unique(label, return_inverse=True)
+            known, factor = effects.draws[:-1, :, chosen], effects.factor[chosen]
+            z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
+            others = [_effects(factor, *one)[: known.shape[1]] for one in z]
+            others = np.reshape(others, (len(z), *known.shape[1:]))
+            part._tables.append(np.concatenate([known, others]))
+            place[new] = len(known) + which
         part.coefficients, part.dispersion = self.coefficients[chosen], self.dispersion[chosen]
         part.weights = np.full(n_samples, 1.0 / n_samples)
         return part._drawn(n_samples, rng, np.arange(n_samples)[None])
 
     def _part(self, rows):
         slope = None if self._slope is None else self._slope[rows]
-        return super()._part(rows).with_effects(self._effects, self._codes[rows], slope)
+        return super()._part(rows).with_effects(self._effects, self._codes[:, rows], slope)
 
     def _joined(self, parts):
         codes, slopes = ([getattr(one, name) for one in parts] for name in ("_codes", "_slope"))
         slope = None if slopes[0] is None else np.concatenate(slopes)
-        return super()._joined(parts).with_effects(self._effects, np.concatenate(codes), slope)
+        codes = np.concatenate(codes, axis=1)
+        return super()._joined(parts).with_effects(self._effects, codes, slope)
 
     def _predictors(self, rows):
-        own = self._table[self._place[rows]]
-        eta = super()._predictors(rows) + own[:, 0]
-        if self._slope is not None:
-            eta += self._slope[rows, None] * own[:, 1]
+        eta = super()._predictors(rows)
+        for table, place in zip(self._tables, self._places, strict=True):
+            own = table[place[rows]]
+            eta = eta + own[:, 0]
+            if self._slope is not None:
+                eta += self._slope[rows, None] * own[:, 1]
         return eta

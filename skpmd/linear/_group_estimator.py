@@ -21,6 +21,8 @@ GROUP_CONSTRAINTS = {
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
 }
+MAX_FACTORS = 4
+MAX_LEVELS, MAX_DENSE = 200, 5000  # Of factors whose effects are coordinates, and of normal rows.
 _ALL = 1 << 62  # More rows than there are.
 _ALL_ROWS = "groups={!r} needs all rows of a group together: call fit with all rows in memory{}."
 
@@ -32,23 +34,30 @@ class GroupColumns:
     _group_roles = "groups", "slopes", "group_prior_scale"
 
     @property
-    def _factor(self):
-        """The name or place of the column of groups; None without."""
+    def _factors(self):
+        """Names or places of the columns of groups, a list; without groups it is empty."""
         given, slopes = self.groups, self.slopes
         if given is None:
             if slopes:
                 raise ValueError(f"slopes={slopes!r} are of groups: name their column in groups.")
-            return None
-        if isinstance(given, str) or len(given) != 1:
+            return []
+        if isinstance(given, str) or not 0 < len(given) <= MAX_FACTORS:
             raise ValueError(
-                f"groups must be a list with the name or the place of one column, got {given!r}: "
-                "nested and crossed factors are not available yet."
+                f"groups must be a list with the names or the places of one to {MAX_FACTORS} "
+                f"columns, got {given!r}."
             )
-        return given[0]
+        return list(given)
 
     @property
     def _has_groups(self):
-        return self._factor is not None
+        return bool(self._factors)
+
+    def _roles_of_groups(self):
+        """{role: name or place} of the columns of groups."""
+        factors = self._factors
+        if len(factors) == 1:
+            return {"groups": factors[0]}
+        return {f"groups[{j}]": one for j, one in enumerate(factors)}
 
     def _refuse_parts(self, what):
         """ValueError, with what to do, of what has some of the rows only."""
@@ -77,6 +86,18 @@ class GroupColumns:
         rows = in_groups({"X": X, "y": y, "weight": weight, "group": codes, **columns})
         return Rows(batch_size=_ALL, **rows)
 
+    def _in_order(self, codes, groups):
+        """Codes (n, F) of several factors with that first whose effects are integrated out."""
+        if codes is None or codes.ndim == 1:
+            return codes
+        for name, column in zip(self._factors, codes.T, strict=True):
+            if column.min() < 0:
+                raise ValueError(
+                    f"The column of groups={name!r} has no label in row {column.argmin()}: with "
+                    "several factors each row needs one of each. Leave such rows out."
+                )
+        return codes[:, groups.order]
+
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """See `skpmd.merge`; posteriors of parts of groups' rows have no product."""
         for one in (self, *estimators):
@@ -90,36 +111,47 @@ class GroupColumns:
         return super()._validated(X, y, reset)
 
     def _coded(self, X, labels=None):
-        """X with codes in the place of the groups' column, and the labels (G,).
+        """X with codes in the place of the groups' columns, and the labels of each, (G,).
 
         Codes are places among ``labels``, by default those of the fit, or, of labels=(), those that
         are found. Missing groups have -1, and others that are no labels have numbers below that.
         """
-        given = self._factor
-        if given is None:
+        given = self._factors
+        if not given:
             return X, None
         if labels is None:
-            labels = self._state.response.family.groups.labels
+            labels = [one.labels for one in self._state.response.family.groups.factors]
         if not is_in_memory(X) or hasattr(X, "dask"):
             raise ValueError(_ALL_ROWS.format(self.groups, ", and predict arrays or frames"))
         if not (hasattr(X, "shape") and len(X.shape) == 2):
             X = np.array(X, dtype=object)
         if X.ndim != 2 if hasattr(X, "ndim") else False:
             return X, labels  # Which checks refuse.
-        names = _get_feature_names(X)
-        place = list(names).index(given) if names is not None and given in names else given
-        if isinstance(place, str) or not -X.shape[1] <= place < X.shape[1]:
-            return X, labels  # So it is no column, which is refused where all roles are.
-        codes, labels = codes_of(given, _column(X, place), labels)
-        return _replaced(X, place % X.shape[1], codes), labels
+        names, found = _get_feature_names(X), []
+        for one, known in zip(given, labels or [()] * len(given), strict=True):
+            place = list(names).index(one) if names is not None and one in names else one
+            if isinstance(place, str) or not -X.shape[1] <= place < X.shape[1]:
+                return X, labels  # So it is no column, which is refused where all roles are.
+            codes, known = codes_of(one, _column(X, place), known)
+            X = _replaced(X, place % X.shape[1], codes)
+            found.append(known)
+        return X, found
 
     def _with_weight(self, codes, labels, weight):
         """Codes and labels of groups that have a row with a weight: others are not in the fit."""
         if codes is None or weight is None or (weight > 0.0).all():
             return codes, labels
+        table = codes.reshape(len(codes), -1).T
+        every = zip(self._factors, table, labels, strict=True)
+        found = [self._of_weight(*one, weight) for one in every]
+        codes = np.column_stack([one for one, _ in found]).reshape(codes.shape)
+        return codes, [one for _, one in found]
+
+    @staticmethod
+    def _of_weight(name, codes, labels, weight):
         counted = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
         if not len(counted):
-            raise ValueError(f"The column of groups={self._factor!r} has no label of a row with a "
+            raise ValueError(f"The column of groups={name!r} has no label of a row with a "
                              "weight: sample_weight is zero at all of them.")  # fmt: skip
         place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
         place[counted] = np.arange(len(counted))
@@ -129,11 +161,16 @@ class GroupColumns:
         """A `Distribution` with effects of groups."""
         if not self._has_groups:
             return response
-        slope, column = None, -1
+        slope, column, factors = None, -1, self._factors
         for factor, given in (self.slopes or {}).items():
-            if factor != self._factor or isinstance(given, str) or len(given) != 1:
+            if len(factors) > 1:
                 raise ValueError(
-                    f"slopes must be a dict with a list of one column for {self._factor!r}, got "
+                    f"slopes={self.slopes!r} are for one factor, and groups={self.groups!r} are "
+                    "several: set slopes=None, or name one factor."
+                )
+            if factor != factors[0] or isinstance(given, str) or len(given) != 1:
+                raise ValueError(
+                    f"slopes must be a dict with a list of one column for {factors[0]!r}, got "
                     f"{self.slopes!r}: more slopes are not available yet."
                 )
             slope, features = given[0], [str(name) for name in features]
@@ -145,9 +182,21 @@ class GroupColumns:
                     f"coefficient: these are {', '.join(features[:5])}."
                 )
             column = features.index(slope)
-        factor = str(self._name_of(self._factor))
-        scale = float(self.group_prior_scale)
-        groups = Groups(factor, labels, slope, column, scale)
+        names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
+        # That with most levels is integrated out, or eliminated, first.
+        first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
+        others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
+        has_levels = bool(others) and not response.family.is_conjugate
+        n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
+        if n > most:
+            raise ValueError(
+                f"groups={self.groups!r}: the factors beside {names[first]!r}, which has most "
+                f"levels, have {n} levels in all, and at most {most} are possible with "
+                f"family={response.family.name!r}. Leave one out, or join its rare levels."
+            )
+        groups = Groups(
+            names[first], labels[first], slope, column, scale, others, tuple(order), has_levels
+        )
         return response._replace(family=grouped(response.family, groups))
 
     def _name_of(self, column):
@@ -158,10 +207,11 @@ class GroupColumns:
         return f"x{column}" if names is None else names[column]
 
     @result
-    def group_effects_(self) -> EffectsOfGroups:
+    def group_effects_(self) -> EffectsOfGroups | dict[str, EffectsOfGroups]:
         """Effects of the groups of the fit; see `EffectsOfGroups`.
 
-        Raises AttributeError where there are no groups.
+        With several factors it is a dict of these by the factors' names, in the order of
+        ``groups``, whose draws are joint ones. Raises AttributeError where there are no groups.
         """
         if self._state.effects is None:
             raise AttributeError("group_effects_ is not there: groups is None.")
@@ -169,13 +219,17 @@ class GroupColumns:
 
 
 def in_groups(rows):
-    """Columns of rows, a dict, sorted by their group; rows without one are groups of their own."""
+    """Columns of rows, a dict, sorted by their group; rows without one are groups of their own.
+
+    Of several factors they are sorted by the first.
+    """
     codes = rows.pop("group").astype(np.int64)
     missing = codes < 0
     codes[missing] = codes.max(initial=-1) + 1 + np.arange(missing.sum())
-    if (np.diff(codes) >= 0).all():
+    first = codes if codes.ndim == 1 else codes[:, 0]
+    if (np.diff(first) >= 0).all():
         return {**rows, "group": codes}
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(first, kind="stable")
     some = {name: None if one is None else one[order] for name, one in rows.items()}
     return {**some, "group": codes[order]}
 

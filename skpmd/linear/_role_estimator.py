@@ -36,11 +36,13 @@ class RoleColumns(GroupColumns):
     def _split(self, X):
         """Columns with coefficients, the offset of predictors, trials and groups, or None."""
         X, columns = split(X, self._places())
-        return (X, *known_part(columns), columns.get("groups"))
+        codes = [columns[role] for role in self._roles_of_groups()]
+        codes = np.column_stack(codes) if len(codes) > 1 else codes[0] if codes else None
+        return (X, *known_part(columns), codes)
 
     def _places(self):
         roles = {role: getattr(self, role) for role in self._roles}
-        roles["groups"] = self._factor
+        roles |= self._roles_of_groups()
         return places_of(roles, getattr(self, "feature_names_in_", None), self.n_features_in_)
 
     def _features(self):

@@ -1,0 +1,233 @@
+"""Proposals of coefficients and effects that are nearly normal given few sds and dispersions.
+
+Given these h, coefficients and levels v have a mode and a curvature. The curvature of the
+likelihood there, and what is left of the linear term, change slowly with h: both are quadratics in
+h, fitted to a small design around the mode of the Laplace approximation of the density of h (Rue,
+Martino and Chopin 2009); the prior of the levels, which does not change slowly, is exact. So each
+particle of h has a normal approximation of its own.
+"""
+
+from itertools import combinations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from skpmd.engine.importance import Proposal, along, draw
+from skpmd.linear._glm import definite
+
+_STEP = 1e-4  # Of differences of gradients.
+_ROUNDS, _NEAR, _LONGEST = 12, 0.3, 1.5  # Of a search for h: steps end that are shorter, in sds.
+_WIDTH, _FIRST = 1.4, 0.3  # Of a design, in posterior sds of h; at first in prior sds.
+_PASSES, _SMALL = 40, 0.05  # Newton's steps to modes, which end below so many sds.
+_FURTHEST = 4.0  # Quadratics are those of no further h, in sds.
+_NUMBERS = 1 << 22  # Of matrices that are in memory together.
+_SHARES, _WIDE, _MATCHED = (0.65, 0.25, 0.1), 1.6, 2000
+
+
+def conditional_components(model, batches, power):
+    """Proposals and their shares: of h with its skewness, of wider h, and a normal of all."""
+    rng, conditional = np.random.default_rng(0), _Conditional(model, batches, power)
+    hierarchy = conditional.hierarchy()
+    d, k = model.n_coordinates, len(conditional.mode)
+    mean, factor = np.zeros(d), np.eye(d)
+    mean[:k], factor[:k, :k] = conditional.mode, conditional.chol
+
+    def log_joint(u):
+        theta, log_jacobian = hierarchy.with_jacobian(u)
+        value = model.log_prior(theta) + log_jacobian
+        return value + power * sum(model.log_likelihood(theta, batch) for batch in batches)
+
+    skew = along(mean, factor, np.arange(k), log_joint)._replace(hierarchy=hierarchy)
+    factor = factor.copy()
+    factor[:k, :k] *= _WIDE
+    # What chains begin with is in the model's coordinates.
+    theta = draw(skew, _MATCHED, rng)
+    matched = Proposal(theta.mean(axis=0), np.linalg.cholesky(definite(np.cov(theta.T))))
+    return [skew, Proposal(mean, factor, hierarchy=hierarchy), matched], np.array(_SHARES)
+
+
+class _Conditional:
+    """The mode of h, the factor of its covariance, and fits of what v have given h."""
+
+    def __init__(self, model, batches, power):
+        self._model, self._batches, self._power = model, batches, power
+        start = model.starts(batches)[0]
+        w = model.n_coordinates - len(model.family.dispersions.names)
+        self._w, self._k = w, len(model.family.dispersions.names) - model.n_levels
+        mode, chol = start[w : w + self._k].copy(), _FIRST * np.eye(self._k)
+        v, precision = np.append(start[:w], np.zeros(model.n_levels)), None
+        for _ in range(_ROUNDS):
+            points = mode + _design(self._k) @ chol.T
+            modes, slopes, precisions, values = self._at(points, v, precision)
+            fit = np.linalg.lstsq(_quadratic(_design(self._k)), values)[0]
+            gradient, hessian = _derivatives(fit, self._k)
+            chol_of_step = np.linalg.cholesky(np.linalg.inv(definite(-hessian)))
+            step = chol_of_step @ (chol_of_step.T @ gradient)
+            length = np.linalg.norm(np.linalg.solve(chol_of_step, step))
+            reach = np.linalg.norm(step) / _LONGEST  # The design says little further out.
+            mode = mode + chol @ (step / max(1.0, reach))
+            chol = np.linalg.cholesky(chol @ chol_of_step @ (chol @ chol_of_step).T)
+            chol *= min(1.0, 1.0 / np.abs(chol).max())  # No wider than the prior.
+            v, precision = modes[0], precisions[0]
+            if length < _NEAR and reach < 1.0:
+                break
+        self.mode, self.chol = mode, chol
+        points = mode + _WIDTH * _design(self._k) @ chol.T
+        self._fitted = self._at(points, v, precision)
+
+    def hierarchy(self):
+        """What takes h and standard normal coordinates to those of the model."""
+        _, slopes, precisions, _ = self._fitted
+        d = slopes.shape[1]
+        lower = np.tril_indices(d)
+        values = np.hstack([slopes, precisions[:, lower[0], lower[1]]])
+        fit = np.linalg.lstsq(_quadratic(_WIDTH * _design(self._k)), values)[0]
+        return Conditional(self._model, self._w, self.mode, self.chol, fit)
+
+    def _at(self, points, v, precision):
+        """Modes of v (J, d), linear terms, precisions of the likelihood, and values, at all h."""
+        J, modes = len(points), np.tile(v, (len(points), 1))
+        prior = _of_levels(self._model, self._w, points, len(v))
+        if precision is None:
+            gradient = self._gradient(modes[:1], points[:1])
+            precision = self._precision(modes[:1], points[:1], gradient)[0]
+        inverse = np.linalg.inv(definite(precision)[None] + prior[:, None] * np.eye(len(v)))
+        best = np.full(J, np.inf)
+        step, ahead = np.zeros(modes.shape), modes
+        for _ in range(_PASSES):
+            gradient = self._gradient(ahead, points)
+            full = np.einsum("jab,jb->ja", inverse, gradient - prior * ahead)
+            size = np.einsum("ja,ja->j", full, gradient - prior * ahead)
+            better = size < best
+            best, modes = np.where(better, size, best), np.where(better[:, None], ahead, modes)
+            step = np.where(better[:, None], full, 0.5 * step)
+            if (best < _SMALL**2).all() or np.abs(step).max() < 1e-8:
+                break
+            ahead = modes + step
+        gradient = self._gradient(modes, points)
+        precisions = self._precision(modes, points, gradient)
+        slopes = np.einsum("jab,jb->ja", precisions, modes) + gradient
+        total = precisions + prior[:, None] * np.eye(len(v))
+        total = np.array([definite(one) for one in total])
+        # The top of the parabola, which is next to where the search has ended.
+        move = np.linalg.solve(total, (gradient - prior * modes)[..., None])[..., 0]
+        values = self._value(modes, points)
+        values += 0.5 * np.einsum("ja,ja->j", move, gradient - prior * modes)
+        return modes + move, slopes, precisions, values - 0.5 * np.linalg.slogdet(total)[1]
+
+    def _theta(self, v, h):
+        w, z = self._w, v[:, self._w :] / self._model.sds_of_levels(h)
+        return np.hstack([v[:, :w], h, z])
+
+    def _value(self, v, h):
+        """Log joint densities of v and h, (J,)."""
+        theta = self._theta(v, h)
+        value = self._model.log_prior(theta) - np.log(self._model.sds_of_levels(h)).sum(axis=1)
+        return value + self._power * sum(
+            self._model.log_likelihood(theta, batch) for batch in self._batches
+        )
+
+    def _gradient(self, v, h):
+        """Derivatives by v without those of the levels' prior, (J, d)."""
+        theta, w, k = self._theta(v, h), self._w, self._k
+        of_rows, total = np.zeros(theta.shape), np.zeros(len(theta))
+        self._model._add_sums(theta, 1, self._batches, total, of_rows)
+        of_levels = of_rows[:, w + k :] / self._model.sds_of_levels(h)
+        of_rows = self._power * np.hstack([of_rows[:, :w], of_levels])
+        of_rows[:, :w] += self._model.prior.gradient(theta)[:, :w]
+        return of_rows
+
+    def _precision(self, v, h, gradient):
+        """Negative derivatives of `_gradient`, (J, d, d), by differences."""
+        J, d = v.shape
+        ahead = (v[:, None] + _STEP * np.eye(d)).reshape(J * d, d)
+        there = self._gradient(ahead, np.repeat(h, d, axis=0)).reshape(J, d, d)
+        found = (gradient[:, None] - there) / _STEP
+        return 0.5 * (found + found.swapaxes(1, 2))
+
+
+class Conditional:
+    """Coordinates (h, x) of those of a model: x are standard normal where v are, given h.
+
+    Methods are those of `skpmd.proposals.non_centred.Hierarchy`.
+    """
+
+    def __init__(self, model, w, mode, chol, fit):
+        self._model, self._w, self._mode, self._chol, self._fit = model, w, mode, chol, fit
+        self._d = w + model.n_levels
+
+    def outward(self, theta):
+        """Coordinates (m, d) of those of the model."""
+        w, k = self._w, len(self._mode)
+        h = theta[:, w : w + k]
+        v = np.hstack([theta[:, :w], theta[:, w + k :] * self._model.sds_of_levels(h)])
+        out = [np.hstack([h[some], self._whitened(root, v[some] - mean)]) for some, mean, root in self._given(h)]
+        return np.concatenate(out)
+
+    def with_jacobian(self, u):
+        """Those of the model (m, d), and log determinants of their derivative (m,)."""
+        w, k = self._w, len(self._mode)
+        h, x, v, log_det = u[:, :k], u[:, k:], np.empty((len(u), self._d)), np.empty(len(u))
+        for some, mean, root in self._given(h):
+            for i in range(len(mean)):
+                back = solve_triangular(root[i], x[some][i], trans="T", lower=True)
+                v[some][i] = mean[i] + back
+            log_det[some] = -np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        sds = self._model.sds_of_levels(h)
+        theta = np.hstack([v[:, :w], h, v[:, w:] / sds])
+        return theta, log_det - np.log(sds).sum(axis=1)
+
+    @staticmethod
+    def _whitened(root, gap):
+        return np.einsum("mba,mb->ma", root, gap)
+
+    def _given(self, h):
+        """Of some particles at a time: a slice, means (m, d), and roots of precisions (m, d, d)."""
+        d, k = self._d, len(self._mode)
+        t = np.linalg.solve(self._chol, (h - self._mode).T).T
+        size = np.linalg.norm(t, axis=1, keepdims=True)
+        terms = _quadratic(t * np.minimum(1.0, _FURTHEST / np.maximum(size, 1e-9)))
+        lower, step = np.tril_indices(d), max(1, _NUMBERS // d**2)
+        for first in range(0, len(h), step):
+            some = slice(first, first + step)
+            values = terms[some] @ self._fit
+            precision = np.zeros((len(values), d, d))
+            precision[:, lower[0], lower[1]] = values[:, d:]
+            precision[:, lower[1], lower[0]] = values[:, d:]
+            precision += _of_levels(self._model, self._w, h[some], d)[:, None] * np.eye(d)
+            try:
+                root = np.linalg.cholesky(precision)
+            except np.linalg.LinAlgError:
+                root = np.array([np.linalg.cholesky(definite(one)) for one in precision])
+            half = np.linalg.solve(root, values[:, :d, None])
+            mean = np.linalg.solve(root.swapaxes(1, 2), half)[..., 0]
+            yield some, mean, root
+
+
+def _of_levels(model, w, h, d):
+    """Precisions (m, d) of the prior of levels, zero of coefficients."""
+    out = np.zeros((len(h), d))
+    out[:, w:] = model.sds_of_levels(h) ** -2.0
+    return out
+
+
+def _design(k):
+    """Points (J, k): the centre, both sides of it along each axis, and of the sum of each pair."""
+    unit = np.eye(k)
+    pairs = [np.sqrt(0.5) * s * (unit[i] + r * unit[j])
+             for i, j in combinations(range(k), 2) for s in (-1.0, 1.0) for r in (-1.0, 1.0)]  # fmt: skip
+    return np.array([np.zeros(k), *unit, *-unit, *pairs])
+
+
+def _quadratic(t):
+    """Monomials (m, 1 + k + k (k + 1) / 2) of points (m, k) up to the second degree."""
+    i, j = np.triu_indices(t.shape[1])
+    return np.hstack([np.ones((len(t), 1)), t, t[:, i] * t[:, j]])
+
+
+def _derivatives(fit, k):
+    """Gradient and second derivatives at zero of a quadratic with such coefficients."""
+    hessian, (i, j) = np.zeros((k, k)), np.triu_indices(k)
+    hessian[i, j] += fit[1 + k :]
+    hessian[j, i] += fit[1 + k :]
+    return fit[1 : 1 + k], hessian
