@@ -21,16 +21,24 @@ _WIDTH, _FIRST = 1.4, 0.3  # Of a design, in posterior sds of h; at first in pri
 _PASSES, _SMALL = 40, 0.05  # Newton's steps to modes, which end below so many sds.
 _FURTHEST = 4.0  # Quadratics are those of no further h, in sds.
 _NUMBERS = 1 << 22  # Of matrices that are in memory together.
-_SHARES, _WIDE, _MATCHED = (0.65, 0.25, 0.1), 1.6, 2000
+_SHARES, _WIDE, _FREE, _MATCHED = (0.7, 0.25, 0.05), 1.6, 0.4, 2000
 
 
-def conditional_components(model, batches, power):
-    """Proposals and their shares: of h with its skewness, of wider h, and a normal of all."""
-    rng, conditional = np.random.default_rng(0), _Conditional(model, batches, power)
-    hierarchy = conditional.hierarchy()
-    d, k = model.n_coordinates, len(conditional.mode)
+def fitted_components(model, batches, power):
+    """`conditional_components` by a fit to modes and curvatures at a design of h."""
+    fit = _Fit(model, batches, power)
+    return conditional_components(model, batches, power, (fit.mode, fit.chol), fit.given())
+
+
+def conditional_components(model, batches, power, of_h, given):
+    """Proposals and their shares: of h with its skewness, of wider h, and a normal of all.
+
+    ``of_h`` are the mode of h and the factor of its covariance; for ``given`` see `Conditional`.
+    """
+    rng, (mode, chol) = np.random.default_rng(0), of_h
+    hierarchy, d, k = Conditional(model, len(mode), given), model.n_coordinates, len(mode)
     mean, factor = np.zeros(d), np.eye(d)
-    mean[:k], factor[:k, :k] = conditional.mode, conditional.chol
+    mean[:k], factor[:k, :k] = mode, chol
 
     def log_joint(u):
         theta, log_jacobian = hierarchy.with_jacobian(u)
@@ -38,15 +46,20 @@ def conditional_components(model, batches, power):
         return value + power * sum(model.log_likelihood(theta, batch) for batch in batches)
 
     skew = along(mean, factor, np.arange(k), log_joint)._replace(hierarchy=hierarchy)
-    factor = factor.copy()
-    factor[:k, :k] *= _WIDE
+    mean, factor = mean.copy(), factor.copy()
+    cov = (_WIDE * chol) @ (_WIDE * chol).T
+    # Towards no effects rows tell nothing, and sds have the tail of their prior.
+    is_free = np.sqrt(np.diag(cov)) > _FREE
+    mean[:k][is_free], cov[is_free], cov[:, is_free] = 0.0, 0.0, 0.0
+    cov[is_free, is_free] = 1.0
+    factor[:k, :k] = np.linalg.cholesky(cov)
     # What chains begin with is in the model's coordinates.
     theta = draw(skew, _MATCHED, rng)
     matched = Proposal(theta.mean(axis=0), np.linalg.cholesky(definite(np.cov(theta.T))))
     return [skew, Proposal(mean, factor, hierarchy=hierarchy), matched], np.array(_SHARES)
 
 
-class _Conditional:
+class _Fit:
     """The mode of h, the factor of its covariance, and fits of what v have given h."""
 
     def __init__(self, model, batches, power):
@@ -75,14 +88,14 @@ class _Conditional:
         points = mode + _WIDTH * _design(self._k) @ chol.T
         self._fitted = self._at(points, v, precision)
 
-    def hierarchy(self):
-        """What takes h and standard normal coordinates to those of the model."""
+    def given(self):
+        """Quadratics in h; see `Conditional`."""
         _, slopes, precisions, _ = self._fitted
         d = slopes.shape[1]
         lower = np.tril_indices(d)
         values = np.hstack([slopes, precisions[:, lower[0], lower[1]]])
         fit = np.linalg.lstsq(_quadratic(_WIDTH * _design(self._k)), values)[0]
-        return Conditional(self._model, self._w, self.mode, self.chol, fit)
+        return _Quadratics(self._model, self._w, self.mode, self.chol, fit)
 
     def _at(self, points, v, precision):
         """Modes of v (J, d), linear terms, precisions of the likelihood, and values, at all h."""
@@ -149,24 +162,28 @@ class _Conditional:
 class Conditional:
     """Coordinates (h, x) of those of a model: x are standard normal where v are, given h.
 
-    Methods are those of `skpmd.proposals.non_centred.Hierarchy`.
+    Of ``given(h)`` each is a slice of particles with linear terms (m, d) and precisions (m, d, d)
+    of v; ``k`` is the number of h. Methods are those of `skpmd.proposals.non_centred.Hierarchy`.
     """
 
-    def __init__(self, model, w, mode, chol, fit):
-        self._model, self._w, self._mode, self._chol, self._fit = model, w, mode, chol, fit
-        self._d = w + model.n_levels
+    def __init__(self, model, k, given):
+        self._model, self._k, self._terms = model, k, given
+        self._d = model.n_coordinates - k
+        self._w = self._d - model.n_levels
 
     def outward(self, theta):
         """Coordinates (m, d) of those of the model."""
-        w, k = self._w, len(self._mode)
+        w, k = self._w, self._k
         h = theta[:, w : w + k]
         v = np.hstack([theta[:, :w], theta[:, w + k :] * self._model.sds_of_levels(h)])
-        out = [np.hstack([h[some], self._whitened(root, v[some] - mean)]) for some, mean, root in self._given(h)]
-        return np.concatenate(out)
+        x = np.empty(v.shape)
+        for some, mean, root in self._given(h):
+            x[some] = np.einsum("mba,mb->ma", root, v[some] - mean)
+        return np.hstack([h, x])
 
     def with_jacobian(self, u):
         """Those of the model (m, d), and log determinants of their derivative (m,)."""
-        w, k = self._w, len(self._mode)
+        w, k = self._w, self._k
         h, x, v, log_det = u[:, :k], u[:, k:], np.empty((len(u), self._d)), np.empty(len(u))
         for some, mean, root in self._given(h):
             for i in range(len(mean)):
@@ -177,13 +194,26 @@ class Conditional:
         theta = np.hstack([v[:, :w], h, v[:, w:] / sds])
         return theta, log_det - np.log(sds).sum(axis=1)
 
-    @staticmethod
-    def _whitened(root, gap):
-        return np.einsum("mba,mb->ma", root, gap)
-
     def _given(self, h):
         """Of some particles at a time: a slice, means (m, d), and roots of precisions (m, d, d)."""
-        d, k = self._d, len(self._mode)
+        for some, slopes, precision in self._terms(h):
+            try:
+                root = np.linalg.cholesky(precision)
+            except np.linalg.LinAlgError:
+                root = np.array([np.linalg.cholesky(definite(one)) for one in precision])
+            half = np.linalg.solve(root, slopes[..., None])
+            yield some, np.linalg.solve(root.swapaxes(1, 2), half)[..., 0], root
+
+
+class _Quadratics:
+    """Linear terms and precisions of v, given h, that have been fitted; see `Conditional`."""
+
+    def __init__(self, model, w, mode, chol, fit):
+        self._model, self._w, self._mode, self._chol, self._fit = model, w, mode, chol, fit
+        self._d = w + model.n_levels
+
+    def __call__(self, h):
+        d = self._d
         t = np.linalg.solve(self._chol, (h - self._mode).T).T
         size = np.linalg.norm(t, axis=1, keepdims=True)
         terms = _quadratic(t * np.minimum(1.0, _FURTHEST / np.maximum(size, 1e-9)))
@@ -195,13 +225,7 @@ class Conditional:
             precision[:, lower[0], lower[1]] = values[:, d:]
             precision[:, lower[1], lower[0]] = values[:, d:]
             precision += _of_levels(self._model, self._w, h[some], d)[:, None] * np.eye(d)
-            try:
-                root = np.linalg.cholesky(precision)
-            except np.linalg.LinAlgError:
-                root = np.array([np.linalg.cholesky(definite(one)) for one in precision])
-            half = np.linalg.solve(root, values[:, :d, None])
-            mean = np.linalg.solve(root.swapaxes(1, 2), half)[..., 0]
-            yield some, mean, root
+            yield some, values[:, :d], precision
 
 
 def _of_levels(model, w, h, d):
@@ -214,9 +238,9 @@ def _of_levels(model, w, h, d):
 def _design(k):
     """Points (J, k): the centre, both sides of it along each axis, and of the sum of each pair."""
     unit = np.eye(k)
-    pairs = [np.sqrt(0.5) * s * (unit[i] + r * unit[j])
-             for i, j in combinations(range(k), 2) for s in (-1.0, 1.0) for r in (-1.0, 1.0)]  # fmt: skip
-    return np.array([np.zeros(k), *unit, *-unit, *pairs])
+    both = [sign * unit[j] for j in range(k) for sign in (-1.0, 1.0)]
+    pairs = [one + other for one, other in combinations(both, 2) if one @ other == 0.0]
+    return np.array([np.zeros(k), *unit, *-unit, *(np.sqrt(0.5) * pair for pair in pairs)])
 
 
 def _quadratic(t):

@@ -6,12 +6,62 @@ to the model of one factor they are coefficients of columns that say which level
 """
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
-from skpmd.linear._conditional import conditional_components
-from skpmd.linear._groups import GroupedModel, grouped
+from skpmd.linear._conditional import fitted_components
+from skpmd.linear._dispersion import Dispersions, HalfStudentT, Levels
+from skpmd.linear._groups import GroupedModel, Groups, grouped
+
+
+class Factors(NamedTuple):
+    """Several grouping factors, crossed or nested; methods are those of `Groups`."""
+
+    first: Groups  # That with most levels, whose effects are integrated out.
+    others: tuple  # Further ones.
+    order: tuple  # Places of all, as they were given.
+    has_levels: bool  # Whether effects of the others are coordinates, and not integrated out.
+
+    slope, column, n_effects = None, -1, 1
+
+    @property
+    def labels(self):
+        """Of the first factor."""
+        return self.first.labels
+
+    @property
+    def factors(self):
+        """`Groups` of all factors, as they were given."""
+        found = dict(zip(self.order, (self.first, *self.others), strict=True))
+        return [found[place] for place in range(len(found))]
+
+    @property
+    def dispersions(self):
+        """Sds of all factors, and levels where they are coordinates."""
+        names = tuple(f"sd[{one.factor}]" for one in (self.first, *self.others))
+        sds = Dispersions(names, (HalfStudentT(self.first.prior_scale),) * len(names))
+        return Levels(sds, self.others) if self.has_levels else sds
+
+    def units(self, unit, scale):
+        """What they are per, (k,), where y is in a unit."""
+        return np.full(len(self.dispersions.names), unit)
+
+    def are_within(self, phi):
+        """Whether dispersions (m, k) are some that there can be, (m,)."""
+        return (phi[:, : len(self.order)] > 0.0).all(axis=1)
+
+    @property
+    def described(self):
+        """What they are of, for people."""
+        return ("of the predictor",) * len(self.dispersions.names)
+
+    def priors(self, unit, scale):
+        """Priors in words, (k,)."""
+        sds = [HalfStudentT(self.first.prior_scale).described(unit)] * len(self.order)
+        names = [f"Normal(0, sd[{one.factor}])" for one in self.others for _ in one.labels]
+        return sds + names * self.has_levels
 
 
 class CrossedModel(GroupedModel):
@@ -21,7 +71,7 @@ class CrossedModel(GroupedModel):
         super().__init__(prior, fit_intercept, family, location, log_unit, shift)
         groups, own = family.groups, copy.copy(family)
         own.dispersions = family.dispersions.parts[0]
-        own = grouped(own, groups._replace(others=(), order=(0,), has_levels=False))
+        own = grouped(own, groups.first)
         self._sizes = [len(one.labels) for one in groups.others]
         self.n_sds, self.n_levels = 1 + len(self._sizes), sum(self._sizes)
         if shift is not None:
@@ -92,8 +142,8 @@ class CrossedModel(GroupedModel):
         return super().starts(batches)
 
     def conditional_components(self, batches, power):
-        """Proposals given sds and dispersions, and their shares; see `skpmd.linear._conditional`."""
-        return conditional_components(self, batches, power)
+        """Proposals given sds and dispersions, and their shares; see `fitted_components`."""
+        return fitted_components(self, batches, power)
 
 
 class AsTheyAre:

@@ -7,7 +7,7 @@ for its levels share no row, and of all others there is a dense Schur complement
 few ratios: particles have them from a table of Chebyshev's nodes around the mode.
 """
 
-from functools import cached_property, reduce
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 from sklearn.utils import gen_batches
 
+from skpmd.linear._conditional import conditional_components
 from skpmd.linear._glm import definite
 from skpmd.linear._groups import GroupedModel
 from skpmd.linear._priors import precision_matrix
@@ -25,9 +26,9 @@ _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS, _TABLE = 1 << 13, 1 << 22  # Rows, and numbers of a table, that are in memory together.
 _MAX_RATIO = 1e10  # Of variances; there is nothing beyond.
 _FAR, _STEP = 6.0, 1e-2  # Coordinates of sds that are looked at, and a step of differences.
-# A table reaches so many posterior sds of coordinates, or 1.3 prior sds times as many of those that
-# are wider than .25. Its error, which is checked, is to be less than so many nats.
-_REACH, _FREE, _OF_PRIOR, _DRAWS = 2.0, 0.25, 1.3, 500
+# A table reaches as far as so many draws of twice the posterior's sds, or of its own where these
+# are wide: what is beyond costs more. Its error, which is checked, is less than so many nats.
+_REACH, _FREE, _DRAWS = 2.0, 0.25, 500
 _OF_DRAWS = 1e-2  # What effects of levels may lack, in posterior sds.
 _TOLERANCE, _MAX_ERROR, _CHECKS, _TRIES, _MORE = 1e-4, 3e-3, 3, 4, 3
 
@@ -58,7 +59,9 @@ class _Sums:
             scaled = np.column_stack([y, X]) * np.sqrt(weight)[:, None]
             Z = self._levels(codes[rows], np.sqrt(weight))
             self.of_rows = self.of_rows + Z.T @ scaled
-            self.root = np.linalg.qr(np.concatenate([self.root.reshape(-1, X.shape[1] + 1), scaled]), "r")
+            self.root = np.linalg.qr(
+                np.concatenate([self.root.reshape(-1, X.shape[1] + 1), scaled]), "r"
+            )
         self.weight = batch.weight.sum()
         key, cell = np.unique(np.ravel_multi_index(tuple(codes.T), self.sizes), return_inverse=True)
         of_cell = np.column_stack(np.unravel_index(key, self.sizes))
@@ -97,7 +100,9 @@ class _Sums:
         right = root[:, None] * self.of_rows
         found, of_inner, over = solved(right), 1.0 / first, over.tocsr()
         for rows in gen_batches(G, max(1, _TABLE // len(inverse))):
-            of_inner[rows] += np.asarray(over[rows].multiply(over[rows] @ inverse).sum(axis=1))[:, 0]
+            of_inner[rows] += np.asarray(over[rows].multiply(over[rows] @ inverse).sum(axis=1))[
+                :, 0
+            ]
         diagonal = np.concatenate([of_inner, np.diag(inverse)])
         log_det = np.log(first).sum() + 2.0 * np.log(np.diag(factor[0])).sum()
         parts = np.split(found, self.ends[1:-1])
@@ -129,8 +134,11 @@ class _Grid:
         return ((x >= self.low) & (x <= self.high)).all(axis=1)
 
     def weights(self, ratios):
-        """Weights (m, nodes), and their derivatives by logs of the ratios, (F, m, nodes)."""
-        x = np.log1p(ratios * self.sums.mean_n)
+        """Weights (m, nodes), and their derivatives by logs of the ratios, (F, m, nodes).
+
+        Ratios that are not between nodes have those of the nearest that are.
+        """
+        x = np.clip(np.log1p(ratios * self.sums.mean_n), self.low, self.high)
         width = self.high - self.low
         at = np.clip(2.0 * (x - self.low) / width - 1.0, -1.0, 1.0)
         values, slopes = [], []
@@ -142,7 +150,8 @@ class _Grid:
             slopes.append(terms @ by @ inverse)
         by_log = 2.0 / width * -np.expm1(-x)
         all_slopes = [
-            by_log[:, [f]] * _outer([slopes[g] if g == f else values[g] for g in range(len(values))])
+            by_log[:, [f]]
+            * _outer([slopes[g] if g == f else values[g] for g in range(len(values))])
             for f in range(len(values))
         ]
         return _outer(values), np.array(all_slopes)
@@ -178,12 +187,15 @@ class CrossedNormal(GroupedModel):
         super().__init__(*given)
         self._known = {}  # Of copies with other priors, too.
 
-    def table(self, batch):
-        """The `_Table` of a batch, which is made once, and where the posterior has its mode."""
+    def table(self, batch, power=1.0):
+        """The `_Table` of a batch, and the mode of the posterior in it, which are found once.
+
+        The latter are coefficients, coordinates of sds, and the factor of the covariance of these.
+        """
         key = batch.y.ctypes.data, len(batch.y)  # Of these rows, in whatever precision.
         if self._known.get("key") != key:
             sums = _Sums(self, batch)
-            self._known.update(key=key, y=batch.y, table=_Search(self, sums).table())
+            self._known.update(key=key, y=batch.y, table=_Search(self, sums, power).table())
         return self._known["table"]
 
     @property
@@ -195,7 +207,32 @@ class CrossedNormal(GroupedModel):
         """The mode of sds and coefficients; see `LinearModel`."""
         if not self.prior.has_gaussian:
             return [np.zeros(self.n_coordinates)]
-        return [self.table(next(iter(batches)))[1]]
+        return [np.concatenate(self.table(next(iter(batches)))[1][:2])]
+
+    n_levels = 0  # That are coordinates.
+
+    def sds_of_levels(self, hyper):
+        """None; see `CrossedModel`."""
+        return np.ones((len(hyper), 0))
+
+    def conditional_components(self, batches, power):
+        """Proposals given sds, of which coefficients are normal, and their shares."""
+        table, (mean, *of_h) = self.table(next(iter(batches)), power)
+        w, prior = len(mean), self.prior
+        slope, precision = prior.expected(np.append(mean, of_h[0]), None)
+        precision = precision_matrix(precision)[:w, :w]
+        slope = slope[:w] + precision @ mean
+
+        def given(h):
+            phi = self.family.dispersions.natural(h)
+            ratios = ratios_of(phi[:, 0], phi[:, 1:])
+            step = max(1, _TABLE // (w + 1) ** 2)
+            for some in gen_batches(len(h), step):
+                product = np.tensordot(table.weights(ratios[some])[0], table.products, 1)
+                product *= (power / phi[some, 0] ** 2)[:, None, None]
+                yield some, slope + product[:, 1:, 0], precision + product[:, 1:, 1:]
+
+        return conditional_components(self, batches, power, of_h, given)
 
     def split(self, coefficients):
         """Coefficients (m, w), the sd of the noise (m,) and those of effects (m, F)."""
@@ -245,7 +282,6 @@ class CrossedNormal(GroupedModel):
         out[2][some], out[3][0][:, some] = by_c, (slopes * squares).sum(axis=2)
         out[3][1][:, some] = slopes @ table.log_dets
 
-
     def effects(self, coefficients, batch, rng):
         """Means and mean squares (levels,) of effects given particles, and draws (levels, m).
 
@@ -278,8 +314,8 @@ def ratios_of(noise, sds):
 class _Search:
     """The mode of the coordinates of sds, over coefficients, and the table around it."""
 
-    def __init__(self, model, sums):
-        self._model, self._sums = model, sums
+    def __init__(self, model, sums, power):
+        self._model, self._sums, self._power = model, sums, power
         w = sums.root.shape[1] - 1
         prior = model.prior
         if prior.has_gaussian:
@@ -293,25 +329,25 @@ class _Search:
         """Less the log density, its gradient (k,), and coefficients' means."""
         dispersions = self._model.family.dispersions
         phi = dispersions.natural(u[None])
-        ratio, variance = ratios_of(phi[:, 0], phi[:, 1:])[0], phi[0, 0] ** 2
-        at, n = self._sums.at(ratio), self._sums.weight
+        ratio, power = ratios_of(phi[:, 0], phi[:, 1:])[0], self._power
+        at, n, variance = self._sums.at(ratio), power * self._sums.weight, phi[0, 0] ** 2 / power
         precision = at.product[1:, 1:] / variance + self._precision
         factor = cho_factor(precision, lower=True)
         mean = cho_solve(factor, at.product[1:, 0] / variance)
         cov = cho_solve(factor, np.eye(len(mean)))
         c = np.append(1.0, -mean)
         squares = c @ at.product @ c / variance
-        value = squares + at.log_det + n * np.log(variance) + mean @ self._precision @ mean
+        value = squares + power * at.log_det + n * np.log(variance) + mean @ self._precision @ mean
         value += 2.0 * np.log(np.diag(factor[0])).sum() + u @ u
         by_log = at.product_by @ c @ c + np.einsum("fij,ij->f", at.product_by[:, 1:, 1:], cov)
-        by_log = by_log / variance + at.log_det_by
+        by_log = by_log / variance + power * at.log_det_by
         of_cov = np.sum(at.product[1:, 1:] * cov) / variance
         by_noise = 2.0 * (n - squares - of_cov - by_log.sum()) / phi[0, 0]
         by_phi = np.append(by_noise, 2.0 * by_log / phi[0, 1:])
         return 0.5 * value, 0.5 * dispersions.pull_back(u[None], phi, by_phi[None])[0] + u, mean
 
     def table(self):
-        """The `_Table` around the mode, and coefficients and coordinates there, (d,)."""
+        """The `_Table` around the mode, and what that is; see `CrossedNormal.table`."""
         k = len(self._model.family.dispersions.names)
         start = self._model.family.dispersions.standard(np.append(0.7, np.full(k - 1, 0.5)))
         bounds = [(-_FAR, _FAR)] * k
@@ -321,14 +357,13 @@ class _Search:
         rows = [self._value(mode + side * _STEP * one)[1] for one in np.eye(k) for side in (1, -1)]
         hessian = np.subtract(rows[::2], rows[1::2]) / (2.0 * _STEP)
         cov = np.linalg.inv(definite(0.5 * (hessian + hessian.T)))
-        z = np.random.default_rng(0).standard_normal((_DRAWS, k))
-        draws = mode + _REACH * z @ np.linalg.cholesky(cov).T
-        is_free = np.sqrt(np.diag(cov)) > _FREE
-        draws = np.concatenate([draws, np.where(is_free, _OF_PRIOR * z, draws)])
+        chol, z = np.linalg.cholesky(cov), np.random.default_rng(0).standard_normal((_DRAWS, k))
+        reach = np.where(np.sqrt(np.diag(cov)) > _FREE, 1.0, _REACH)
+        draws = mode + reach * (z @ chol.T)
         phi = self._model.family.dispersions.natural(np.clip(draws, -_FAR, _FAR))
         x = np.log1p(ratios_of(phi[:, 0], phi[:, 1:]) * self._sums.mean_n)
         low, high = x.min(axis=0), x.max(axis=0) + 1e-6
-        return self._checked(low, high), np.append(self._value(mode)[2], mode)
+        return self._checked(low, high), (self._value(mode)[2], mode, chol)
 
     def _checked(self, low, high):
         """A table between two ends, with more nodes where its error is large."""

@@ -236,8 +236,8 @@ class Levels:
     def __init__(self, sds, factors):
         self.sds, self._n = sds, len(sds.names)
         self._of = np.repeat(np.arange(1, self._n), [len(one.labels) for one in factors])
-        effects = (f"u[{one.factor}:{label}]" for one in factors for label in one.labels)
-        self.names = (*sds.names, *effects)
+        effects = [f"u[{one.factor}:{label}]" for one in factors for label in one.labels.tolist()]
+        self.names = (*sds.names, *(name.replace(".0]", "]") for name in effects))
 
     def natural(self, u):
         """Sds and effects (..., k) of coordinates (..., k)."""
@@ -264,8 +264,3 @@ class Levels:
         sds = self.sds.natural(u[..., : self._n])
         of_effects = np.log(sds[..., self._of]).sum(axis=-1)
         return of_effects + self.sds.log_jacobian(u[..., : self._n])
-
-    def described(self, unit):
-        """The prior of each, in words."""
-        sds = [law.described(unit) for law in self.sds.laws]
-        return sds + [f"Normal(0, {self.names[f]})" for f in self._of]

@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import check_probabilities
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
+from skpmd.linear._crossed import AsTheyAre
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_effects import GroupedMixture, slope_of
 from skpmd.predictive import Uncertainty
@@ -200,7 +201,7 @@ class GLMPredictions(RegressorMixin):
         y, response = np.asarray(y, dtype=np.float64), self._state.response
         response.family.check(y, trials)
         theta = self._own(draws)
-        model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
+        model = response.model(AsTheyAre(), self._state.fit_intercept, self._state.units.shift)
         X = self._state.units.rows(X)
         if offset is not None:
             offset = offset / response.unit
@@ -279,13 +280,3 @@ class GLMPredictions(RegressorMixin):
         median, w = self.posterior_.quantile(0.5), self._width
         names = self._state.response.family.dispersions.names
         return {name: float(median[w + j]) for j, name in enumerate(names)}
-
-
-class _Coefficients:
-    """In the place of a prior where only a likelihood is asked for: theta are coefficients."""
-
-    tail_df = np.inf
-
-    def coefficients(self, theta):
-        """The coordinates themselves."""
-        return theta

@@ -164,7 +164,7 @@ def _of_normal(task, coefficients, chosen, unit, rng):
     sds, found, first = model.split(coefficients)[2] * unit, [], 0
     mean, square, draws = model.effects(coefficients, next(iter(task.rows.whole())), rng)
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    for j, (one, n) in enumerate(zip((groups, *groups.others), model.sizes, strict=True)):
+    for j, (one, n) in enumerate(zip((groups.first, *groups.others), model.sizes, strict=True)):
         own, first = slice(first, first + len(one.labels)), first + n
         moments = unit * mean[own], unit * std[own]
         found.append(_of_factor(one, *moments, unit * draws[own], sds[:, j], chosen, rng))
@@ -177,14 +177,12 @@ def _of_factor(groups, mean, std, table, sds, chosen, rng):
     draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
     factor = np.column_stack([sds, np.zeros((len(sds), 2))])
     names = ("intercept",)
-    return EffectsOfGroups(
-        groups.labels, names, mean[:, None], std[:, None], draws, factor, chosen
-    )
+    return EffectsOfGroups(groups.labels, names, mean[:, None], std[:, None], draws, factor, chosen)
 
 
 def _by_name(groups, found):
     """A dict of the effects of factors, as these were given."""
-    by_name = dict(zip([one.factor for one in (groups, *groups.others)], found, strict=True))
+    by_name = dict(zip([one.factor for one in (groups.first, *groups.others)], found, strict=True))
     return {one.factor: by_name[one.factor] for one in groups.factors}
 
 

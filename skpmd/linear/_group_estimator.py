@@ -12,6 +12,7 @@ from sklearn.utils.validation import _get_feature_names
 from skpmd._base.estimator import result
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import is_in_memory
+from skpmd.linear._crossed import Factors
 from skpmd.linear._group_effects import EffectsOfGroups
 from skpmd.linear._groups import Groups, grouped
 
@@ -185,8 +186,11 @@ class GroupColumns:
         names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
         # That with most levels is integrated out, or eliminated, first.
         first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
+        groups = Groups(names[first], labels[first], slope, column, scale)
+        if not others:
+            return response._replace(family=grouped(response.family, groups))
         others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
-        has_levels = bool(others) and not response.family.is_conjugate
+        has_levels = not response.family.is_conjugate
         n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
         if n > most:
             raise ValueError(
@@ -194,9 +198,7 @@ class GroupColumns:
                 f"levels, have {n} levels in all, and at most {most} are possible with "
                 f"family={response.family.name!r}. Leave one out, or join its rare levels."
             )
-        groups = Groups(
-            names[first], labels[first], slope, column, scale, others, tuple(order), has_levels
-        )
+        groups = Factors(groups, others, tuple(order), has_levels)
         return response._replace(family=grouped(response.family, groups))
 
     def _name_of(self, column):

@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._design import gauss_hermite
-from skpmd.linear._dispersion import Dispersions, HalfStudentT, Levels
+from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
@@ -38,22 +38,20 @@ _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of s
 
 
 class Groups(NamedTuple):
-    """A grouping factor, whose effects are integrated out, and further ones."""
+    """One grouping factor; `skpmd.linear._crossed.Factors` are several."""
 
     factor: str  # Its name.
     labels: np.ndarray  # (G,): Of the groups, whose codes are places here.
     slope: str | None  # Name of the column on which each group has a slope of its own.
     column: int  # Its place among those that have coefficients; -1 where there is none.
     prior_scale: float
-    others: tuple = ()  # `Groups` of further factors, crossed or nested; none has a slope.
-    order: tuple = (0,)  # Places of all, as they were given.
-    has_levels: bool = False  # Whether effects of these are coordinates, and not integrated out.
+
+    others = ()  # Further factors.
 
     @property
     def factors(self):
         """`Groups` of all factors, as they were given."""
-        found = dict(zip(self.order, (self, *self.others), strict=True))
-        return [found[place] for place in range(len(found))]
+        return [self]
 
     @property
     def n_effects(self):
@@ -64,10 +62,6 @@ class Groups(NamedTuple):
     def dispersions(self):
         """`Dispersions` of the effects: sds, and the correlation of two."""
         law, name = HalfStudentT(self.prior_scale), self.factor
-        if self.others:
-            names = tuple(f"sd[{one.factor}]" for one in (self, *self.others))
-            sds = Dispersions(names, (law,) * len(names))
-            return Levels(sds, self.others) if self.has_levels else sds
         if self.slope is None:
             return Dispersions((f"sd[{name}]",), (law,))
         names = f"sd[{name}]", f"sd[{name}:{self.slope}]", f"cor[{name}:{self.slope}]"
@@ -75,28 +69,20 @@ class Groups(NamedTuple):
 
     def units(self, unit, scale):
         """What they are per, (k,), where y is in a unit and columns are in units of ``scale``."""
-        if self.others:
-            return np.full(len(self.dispersions.names), unit)
         return np.array([unit, unit / scale[self.column], 1.0][: len(self.dispersions.names)])
 
     def are_within(self, phi):
         """Whether dispersions (m, k) are some that there can be, (m,)."""
-        n = 1 + len(self.others) if self.others else 2
-        rest = np.abs(phi[:, n:]) < (np.inf if self.others else 1.0)
-        return (phi[:, :n] > 0.0).all(axis=1) & rest.all(axis=1)
+        return (phi[:, :2] > 0.0).all(axis=1) & (np.abs(phi[:, 2:]) < 1.0).all(axis=1)
 
     @property
     def described(self):
         """What they are of, for people."""
-        if self.others:
-            return ("of the predictor",) * len(self.dispersions.names)
         words = "of the predictor", "of the predictor, per unit of the column", ""
         return words[: len(self.dispersions.names)]
 
     def priors(self, unit, scale):
         """Priors in words, (k,); for the arguments see `units`."""
-        if self.others:
-            return list(self.dispersions.described(unit))
         laws = self.dispersions.laws
         return [law.described(one) for law, one in zip(laws, self.units(unit, scale), strict=True)]
 
