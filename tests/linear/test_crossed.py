@@ -210,6 +210,7 @@ def test_effects_of_normal_rows_are_those_of_a_grid(normal_fit, grid):
     np.testing.assert_allclose(eta.std(axis=1), grid[4], rtol=0.1)
 
 
+@pytest.mark.slow
 def test_a_posterior_of_trials_is_that_of_chains():
     X, y = table(200, (20, 5), (1.0, 0.7), family="binomial")
     model = BayesianGLMRegressorPMD("binomial", groups=[1, 2], random_state=0)
@@ -227,12 +228,12 @@ def test_a_posterior_of_trials_is_that_of_chains():
 
 
 def test_nested_levels_are_effects_within_effects():
-    X, y = table(150, (24, 6), (0.6, 1.0), seed=3)
+    X, y = table(200, (32, 8), (0.6, 0.0), seed=3)
     X[:, 2] = X[:, 1] // 4
-    y = y + np.random.default_rng(0).normal(size=6)[X[:, 2].astype(int)]
+    y = y + 2.0 * np.random.default_rng(0).normal(size=8)[X[:, 2].astype(int)]
     model = BayesianGLMRegressorPMD(groups=[2, 1], random_state=0).fit(X, y)
     assert model.posterior_.names[-2:] == ["sd[x1]", "sd[x2]"]
-    assert [len(one.labels) for one in model.group_effects_.values()] == [6, 24]
+    assert [len(one.labels) for one in model.group_effects_.values()] == [8, 32]
     new = model.predict([[0.0, 99.0, 2.0], [0.0, 99.0, 99.0], [0.0, 8.0, 2.0]])
     own = model.group_effects_["x2"].mean[2, 0]
     # A new class of a known school has the effect of the school, on average.

@@ -367,7 +367,7 @@ def test_what_groups_do_not_have_is_refused(fitted, tmp_path):
     for call in (
         lambda: clone(model).partial_fit(X, y),
         lambda: skpmd.merge([fit, fit]),
-        lambda: clone(model).set_params(groups=[0, 1]).fit(X, y),
+        lambda: clone(model).set_params(groups="school").fit(X, y),
         lambda: clone(model).set_params(groups=["school"]).fit(X, y),
         lambda: clone(model).set_params(groups=None, slopes={1: [0]}).fit(X, y),
         lambda: clone(model).set_params(slopes={1: ["hours"]}).fit(X, y),
