@@ -210,6 +210,21 @@ def test_effects_of_normal_rows_are_those_of_a_grid(normal_fit, grid):
     np.testing.assert_allclose(eta.std(axis=1), grid[4], rtol=0.1)
 
 
+def test_draws_of_effects_of_normal_rows_have_their_covariance():
+    model, batch, _ = case("normal")
+    one = np.append([0.1, -0.2, 0.3], model.table(batch)[1][1])  # Where the sds have their mode.
+    mean, square, draws = model.effects(np.tile(one, (4000, 1)), batch, np.random.default_rng(0))
+    (slopes,), (noise,), (sds,) = model.split(one[None])
+    Z = np.column_stack([batch.group[:, [f]] == np.arange(k) for f, k in enumerate(SIZES)])
+    gap = batch.y - 0.1 - np.column_stack([batch.X, np.ones(len(batch.y))]) @ slopes
+    cov = np.linalg.inv(Z.T @ Z / noise**2 + np.diag(np.repeat(sds, SIZES) ** -2.0))
+    np.testing.assert_allclose(mean, cov @ Z.T @ gap / noise**2, atol=0.02 * cov.max() ** 0.5)
+    np.testing.assert_allclose(square - mean**2, np.diag(cov), rtol=0.02)
+    # Of 4,000 draws correlations have standard errors of .016, and there are 105 of them.
+    sd = np.sqrt(np.diag(cov))
+    np.testing.assert_allclose(np.cov(draws) / np.outer(sd, sd), cov / np.outer(sd, sd), atol=0.08)
+
+
 @pytest.mark.slow
 def test_a_posterior_of_trials_is_that_of_chains():
     X, y = table(200, (20, 5), (1.0, 0.7), family="binomial")
