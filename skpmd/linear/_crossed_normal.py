@@ -116,21 +116,34 @@ class _Sums:
 
 
 class _Grid:
-    """Nodes of ratios, and the weights that interpolate between them."""
+    """Nodes of ratios, and the weights that interpolate between them.
+
+    They are Chebyshev's in coordinates log(1 + ratio times rows of a level).
+    """
+
+    _beside = np.pi  # So far beside the line are singularities of what is interpolated.
 
     def __init__(self, sums, low, high, tolerance, more=0):
         self.sums, self.low, self.high = sums, low, high
-        far = 2.0 * np.pi / (high - low)  # Singularities are pi beside the line.
+        far = 2.0 * self._beside / (high - low)
         rate = np.log(far + np.sqrt(far**2 + 1.0))
         n = 2 + more + np.ceil(-np.log(tolerance) / rate).astype(int)
         self._inverses = [np.linalg.inv(chebyshev.chebvander(_nodes(one), one - 1)) for one in n]
         grids = np.meshgrid(*map(_nodes, n), indexing="ij")
         places = low + 0.5 * (high - low) * (1.0 + np.stack([g.ravel() for g in grids], axis=1))
-        self.ratios = ratio_of(places, sums)
+        self.ratios = self.ratios_at(places)
+
+    def at(self, ratios):
+        """Coordinates of ratios."""
+        return np.log1p(ratios * self.sums.mean_n)
+
+    def ratios_at(self, x):
+        """The inverse of `at`."""
+        return np.minimum(np.expm1(x) / self.sums.mean_n, _MAX_RATIO)
 
     def holds(self, ratios):
         """Whether ratios (m, F) are between nodes."""
-        x = np.log1p(ratios * self.sums.mean_n)
+        x = self.at(ratios)
         return ((x >= self.low) & (x <= self.high)).all(axis=1)
 
     def weights(self, ratios):
@@ -138,7 +151,7 @@ class _Grid:
 
         Ratios that are not between nodes have those of the nearest that are.
         """
-        x = np.clip(np.log1p(ratios * self.sums.mean_n), self.low, self.high)
+        x = np.clip(self.at(ratios), self.low, self.high)
         width = self.high - self.low
         at = np.clip(2.0 * (x - self.low) / width - 1.0, -1.0, 1.0)
         values, slopes = [], []
@@ -167,17 +180,34 @@ class _Table(_Grid):
         self.products = np.array([one.product for one in found])
 
 
+class _RootGrid(_Grid):
+    """The same for functions of sds, which roots of small ratios are, in a coordinate of these.
+
+    It reaches as far as the ``ratios`` do. There are no derivatives.
+    """
+
+    _beside = 0.5 * np.pi
+
+    def __init__(self, sums, ratios):
+        self.sums = sums
+        x = self.at(ratios)
+        super().__init__(sums, x.min(axis=0) - 1e-6, x.max(axis=0) + 1e-6, _OF_DRAWS)
+
+    def at(self, ratios):
+        """See `_Grid`."""
+        return np.arcsinh(np.sqrt(ratios * self.sums.mean_n))
+
+    def ratios_at(self, x):
+        """See `_Grid`."""
+        return np.sinh(x) ** 2 / self.sums.mean_n
+
+
 def _nodes(n):
     return -np.cos(np.pi * np.arange(n) / (n - 1))
 
 
 def _outer(factors):
     return reduce(lambda a, b: (a[:, :, None] * b[:, None]).reshape(len(a), -1), factors)
-
-
-def ratio_of(x, sums):
-    """Ratios of variances, of coordinates x = log(1 + ratio times rows of a level)."""
-    return np.minimum(np.expm1(x) / sums.mean_n, _MAX_RATIO)
 
 
 class CrossedNormal(GroupedModel):
@@ -290,7 +320,7 @@ class CrossedNormal(GroupedModel):
         """
         (slopes, noise, sds), (table, _) = self.split(coefficients), self.table(batch)
         sums, m = table.sums, len(noise)
-        grid = _Grid(sums, table.low, table.high, _OF_DRAWS)
+        grid = _RootGrid(sums, ratios_of(noise, sds))
         weights, _ = grid.weights(ratios_of(noise, sds))
         c = np.column_stack([np.ones(m), -slopes]).T
         of_prior, of_rows = rng.standard_normal((sums.n_levels, m)), np.zeros((sums.n_levels, m))
@@ -371,7 +401,7 @@ class _Search:
         for attempt in range(_TRIES):
             table, error = _Table(sums, low, high, _MORE * attempt), 0.0
             for one in low + rng.random((_CHECKS, len(low))) * (high - low):
-                ratio = ratio_of(one, sums)
+                ratio = table.ratios_at(one)
                 at, weights = sums.at(ratio), table.weights(ratio[None])[0][0]
                 product = np.tensordot(weights, table.products, 1)
                 # Relative to the least sum of squares, which is about that of the noise.

@@ -215,7 +215,9 @@ def test_draws_of_effects_of_normal_rows_have_their_covariance():
     one = np.append([0.1, -0.2, 0.3], model.table(batch)[1][1])  # Where the sds have their mode.
     mean, square, draws = model.effects(np.tile(one, (4000, 1)), batch, np.random.default_rng(0))
     (slopes,), (noise,), (sds,) = model.split(one[None])
-    Z = np.column_stack([batch.group[:, [f]] == np.arange(k) for f, k in enumerate(SIZES)])
+    Z = np.column_stack(
+        [1.0 * (codes[:, None] == np.arange(codes.max() + 1)) for codes in batch.group.T]
+    )
     gap = batch.y - 0.1 - np.column_stack([batch.X, np.ones(len(batch.y))]) @ slopes
     cov = np.linalg.inv(Z.T @ Z / noise**2 + np.diag(np.repeat(sds, SIZES) ** -2.0))
     np.testing.assert_allclose(mean, cov @ Z.T @ gap / noise**2, atol=0.02 * cov.max() ** 0.5)
