@@ -114,7 +114,7 @@ def checked_names(names):
     """Names of coordinates as a list, or None; ValueError where they are no different words."""
     if names is None:
         return None
-    names = list(names)
+    names = list(names) if np.ndim(names) else [names]
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(f"names must be a different str for each coordinate, got {names}.")
     return names

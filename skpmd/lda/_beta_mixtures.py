@@ -93,7 +93,8 @@ def _distribution(a, b, log_beta, weights, log_x):
     others = counted & ~rare
     x = np.broadcast_to(np.exp(log_x), a.shape)
     probability[others] = betainc(a[others], b[others], x[others])
-    density = np.exp(a * log_x + (b - 1.0) * survival - log_beta)
+    with np.errstate(over="ignore"):  # Where rounding leaves no digit: bisection is left.
+        density = np.exp(a * log_x + (b - 1.0) * survival - log_beta)
     return (weights * probability).sum(axis=0), (weights * density).sum(axis=0)
 
 

@@ -443,12 +443,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, LinearClassifier):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""
         state = super().__getstate__()
         if isinstance(state.get("class_weight"), dict):
-            state["class_weight"] = list(state["class_weight"].items())
+            state["class_weight"] = {"pairs": list(state["class_weight"].items())}
         return state
 
     def __setstate__(self, state):
         """Take over what was pickled."""
-        pairs = state.get("class_weight")
-        if isinstance(pairs, list):
-            state = {**state, "class_weight": dict(pairs)}
+        weight = state.get("class_weight")
+        if isinstance(weight, dict):
+            state = {**state, "class_weight": dict(weight["pairs"])}
         super().__setstate__(state)

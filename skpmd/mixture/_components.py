@@ -367,8 +367,9 @@ def cholesky(matrices):
     """Lower Cholesky factors of matrices that rounding may have left singular."""
     p = matrices.shape[-1]
     size = np.einsum("...ii->...", matrices) / p
-    size = np.maximum(size, np.finfo(float).tiny)[..., None, None] * np.eye(p)
-    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+    known = size.min() >= np.finfo(float).tiny  # Rounding may have left nothing of one at all.
+    size = size[..., None, None] * np.eye(p)
+    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6) if known else ():
         try:
             return np.linalg.cholesky(matrices + jitter * size if jitter else matrices)
         except np.linalg.LinAlgError:

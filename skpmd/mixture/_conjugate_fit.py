@@ -88,14 +88,14 @@ def fit_conjugate(parameters, rows, weight, rng, before=None, retained=None):
     are few for their columns, the smaller one is taken if rows that are left out are clearly more
     probable under it.
     """
-    given = parameters, rows, weight, rng, before, retained
-    fit = _fit_under(*given, is_wide=False)
+    given = parameters, rows, weight, rng, before
+    fit = _fit_under(*given, retained, is_wide=False)
     if fit.interrupted or not has_two_scatters(parameters.prior, weight.sum(), rows.shape[1]):
         return fit
     if out_of_time(_SECOND):
         return fit
     with phase("larger prior scatter"):
-        wide = _fit_under(*given, is_wide=True)
+        wide = _fit_under(*given, fit.retained, is_wide=True)
     if wide.interrupted or out_of_time(_SECOND):  # It cannot be compared with one that is whole.
         return fit._replace(interrupted=wide.interrupted)
     return fit if stacked(fit)[1] > stacked(wide)[1] + UNLIKE else wide

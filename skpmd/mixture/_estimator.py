@@ -39,6 +39,7 @@ from skpmd.mixture._summaries import (
     precisions,
     prior_covariance,
     prior_findings,
+    rounding_findings,
 )
 from skpmd.posterior import Posterior
 
@@ -469,6 +470,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         ValueError
             If a parameter of the particles or the prior has changed since the first call, rows do
             not match those of earlier calls, or all weights are zero.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If rows lie so far from those of the first call that rounding leaves few digits of their
+            covariances.
         """
         with self._all_or_nothing():
             before = self._state_or_prior()
@@ -483,6 +490,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)
                 state = conjugate_state(fit, self.weighting, before)
+                reasons = [*fit.convergence_warnings, *rounding_findings(state)]
+                state = state._replace(fit=state.fit._replace(convergence_warnings=reasons))
             self._set_state(state)
             self._freeze()
             self._warn_or_interrupt()

@@ -271,6 +271,7 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
         _refuse_far("covariance_prior", covariance, _MAX_SCATTER, "times the variances")
         if independent:
             _refuse_correlations(covariance)
+    _refuse_far("reg_covar", parameters.reg_covar, _MAX_SCATTER, "times the variances")
     covariance = covariance + parameters.reg_covar * (np.eye(p) if matrix else 1.0)
     values = np.linalg.eigvalsh(covariance) if matrix else np.atleast_1d(covariance)
     rounding = np.finfo(float).tiny + (np.finfo(float).eps * values.max() if matrix else 0.0)
@@ -337,8 +338,8 @@ def _refuse_far(name, values, most, what):
     largest = np.abs(values).max()
     if not largest <= most:
         raise ValueError(
-            f"{name} is {largest:.3g} {what} of the rows, and it may be {most:g} at most: give it "
-            "in the units of the columns of X."
+            f"{name} is {largest:.3g} {what} of the rows, and it may be {most:g} at most: lower "
+            "it; means and covariances of priors are in the units of the columns of X."
         )
 
 

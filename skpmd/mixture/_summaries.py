@@ -182,7 +182,7 @@ def prior_findings(state):
     weights = np.exp(points.log_mixing[best])
     rows = weights * state.n_samples_seen
     matrix = kind in ("full", "tied")
-    reason = _beyond_rounding(state, best, weights)
+    reason = rounding_findings(state)
     if reason:
         return reason
     if kind == "tied":
@@ -205,12 +205,13 @@ def prior_findings(state):
     return findings[:1]
 
 
-def _beyond_rounding(state, best, weights):
+def rounding_findings(state):
     """Why scatters of some rows are of rounding's size: they are differences of squares."""
     points = state.points
     if state.strategy == "parameters":
         return []
-    location = np.abs(points.location[best])
+    best = int(points.log_weights.argmax())
+    weights, location = np.exp(points.log_mixing[best]), np.abs(points.location[best])
     if state.prior.covariance_type == "tied":
         far = (location > 0.9 * TIED_REACH).any(axis=1)
     else:

@@ -31,7 +31,7 @@ from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, rows_so_far
-from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search
+from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search, check_signal
 from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._logit import LogitSparseGP
@@ -110,9 +110,7 @@ def initialise(parameters, data, n_processes, rng):
     whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
     subset = take(whole, parameters.search.n_subset, rng)
     covariance = new_covariance(parameters.search.kernel, subset)
-    covariance.kernel(subset.X[:1])  # The kernel itself raises on a wrong number of length scales.
-    if not covariance.diagonal(covariance.kernel.theta, subset.X).any():
-        raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
+    check_signal(covariance, subset.X)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):
         theta = stage(lambda: fit_kernel(parameters, covariance, subset, n_processes, rng), rng)

@@ -18,6 +18,7 @@ _STEP = 1e-5  # Step of differences in theta.
 # draw wild ones, which have no weight in the end, and they must not overflow.
 _MAX_LOG, _MAX_BOUND = 100.0, 700.0
 _FAR = 1e4  # Rows so many length scales apart have their distances from differences.
+_NOWHERE = 1e145  # Length scales, whose squares are numbers: rows are no farther away.
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
 
@@ -69,7 +70,7 @@ class KernelCovariance:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        form, self._limits = _form(kernel), _limits(kernel)
+        form, self._limits = _form(kernel), limits(kernel)
         is_fast = form is not None and len(form[1]) == 1
         self.fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
@@ -103,7 +104,7 @@ class KernelCovariance:
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self.fast.at(theta)
-        squared = _squared(A / term.length_scale, B / term.length_scale)
+        squared = _squared(*(in_lengths(rows, term.length_scale) for rows in (A, B)))
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
@@ -189,8 +190,9 @@ class _Fast:
     def cross_gradient(self, theta, A, B, W):
         """Gradient in theta of sum_ij W_ij k(a_i, b_j)."""
         term = self.at(theta)
-        centre = (B / term.length_scale).mean(axis=0)
-        A, B = A / term.length_scale - centre, B / term.length_scale - centre
+        A, B = (in_lengths(rows, term.length_scale) for rows in (A, B))
+        centre = B.mean(axis=0)
+        A, B = A - centre, B - centre
         squared, by_scales = _squared(A, B), np.zeros(A.shape[1])
         if self._scale[1] is not None:
             slope = np.empty_like(squared)
@@ -231,7 +233,13 @@ def _squared(A, B):
     return squared_distances(A, B)
 
 
-def _limits(kernel):
+def in_lengths(X, length_scale):
+    """Rows (n, d) in length scales, which are numbers however far away rows are."""
+    with np.errstate(over="ignore"):
+        return np.clip(X / length_scale, -_NOWHERE, _NOWHERE)
+
+
+def limits(kernel):
     """The least and the largest theta that are evaluated, (2, d): columns may be in any units."""
     with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
         low, high = np.reshape(kernel.bounds, (-1, 2)).T

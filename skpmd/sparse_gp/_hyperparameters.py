@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd._runtime.call import out_of_time, phase, write
-from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._covariance import KernelCovariance, limits
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
 from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
@@ -39,6 +39,7 @@ _MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
 _MAX_STORED = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
+_LARGEST = 1e140  # Variances of f: their squares are numbers.
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
 
 
@@ -95,10 +96,16 @@ def refuse_kernel(kernel):
     with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
         theta = kernel.theta
         low, high = kernel.bounds.T if len(theta) else np.zeros((2, 0))
+        least, most = limits(kernel)
     if not (np.isfinite(theta).all() and (low <= high).all()):
         raise ValueError(
             f"kernel={kernel} has a hyperparameter that is not positive, or whose lower bound is "
             f"above its upper one: theta is {theta}, the logs of bounds are {low} and {high}."
+        )
+    if not ((least <= theta) & (theta <= most)).all():
+        raise ValueError(
+            f"kernel={kernel} has a hyperparameter that is not between e^{least.min():g} and "
+            f"e^{most.max():g}, which is as far as it can be evaluated: scale X or y."
         )
 
 
@@ -110,12 +117,23 @@ def new_covariance(kernel, sample, **default):
     return KernelCovariance(widened(kernel.clone_with_theta(kernel.theta), sample))
 
 
+def check_signal(covariance, X):
+    """Raise a ValueError where f has no variance at the rows X, or one whose square overflows."""
+    covariance.kernel(X[:1])  # The kernel itself raises on a wrong number of length scales.
+    variance = covariance.diagonal(covariance.kernel.theta, X)
+    if not variance.any():
+        raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
+    if not variance.max() < _LARGEST:
+        raise ValueError(
+            f"kernel={covariance.kernel} has a variance of {variance.max():.3g} at rows of X, and "
+            f"{_LARGEST:g} is the limit: give y in a larger unit, and the kernel with it."
+        )
+
+
 def check_kernel(covariance, sample, likelihood, weighting):
     """Raise a ValueError where a kernel cannot do what other parameters ask."""
     theta, X = covariance.kernel.theta, sample.X
-    covariance.kernel(X[:1])  # The kernel itself raises on a wrong number of length scales.
-    if not covariance.diagonal(theta, X).any():
-        raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
+    check_signal(covariance, X)
     noise = covariance.noise(theta, X)
     if likelihood == "student_t" and not noise.any():
         raise ValueError("likelihood='student_t' needs noise: add a WhiteKernel to the kernel.")

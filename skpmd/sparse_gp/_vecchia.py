@@ -28,6 +28,7 @@ from scipy.linalg import cho_solve
 from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
+from skpmd.sparse_gp._covariance import in_lengths
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
 from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky, log_normal
 from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
@@ -287,7 +288,7 @@ def weights_together(covariance, theta, points, rows, noise, explained=None):
 
 def scaled_rows(term, X, middle):
     """Inputs about a middle, for those far from zero would be rounded away, in length scales."""
-    return np.ascontiguousarray((X - middle) / term.length_scale)
+    return np.ascontiguousarray(in_lengths(X - middle, term.length_scale))
 
 
 def noise_of_copies(term, sites):

@@ -83,8 +83,8 @@ def test_expectations_are_of_functions_of_particles(posterior, f):
 
 @pytest.mark.parametrize(
     "kernel",
-    [RBF(1.0, (2.0, 1.0)), RBF(np.nan), RBF(-1.0), CompoundKernel([RBF(), RBF()])],
-    ids=["bounds", "nan", "negative", "compound"],
+    [RBF(1.0, (2.0, 1.0)), RBF(np.nan), RBF(-1.0), 1e300 * RBF(), CompoundKernel([RBF(), RBF()])],
+    ids=["bounds", "nan", "negative", "large", "compound"],
 )
 def test_kernels_that_cannot_be_fitted_are_named(kernel):
     with pytest.raises(ValueError, match="kernel"):

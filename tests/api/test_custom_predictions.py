@@ -336,6 +336,7 @@ def test_names_are_those_of_the_posterior(fitted):
         ({"names": ["one"]}, ValueError, "names has 1 entries, .* theta has 2 coordinates"),
         ({"names": ["a", "a"]}, ValueError, "names must be a different str"),
         ({"names": [1, 2]}, ValueError, "names must be a different str"),
+        ({"names": np.array(2)}, ValueError, "names must be a different str"),
         ({"names": "ab"}, ValueError, "names"),
         ({"log_likelihood_pointwise": None}, ValueError, "log_likelihood=None needs"),
         ({"predict_mean": lambda theta: theta}, ValueError, r"predict_mean is called as"),

@@ -342,6 +342,7 @@ def test_weights_of_classes_have_their_keys():
     for save in (by_file, by_pickle):
         assert save(model).class_weight == {False: 1.0, True: 3.0}
     assert by_file(logistic(class_weight={0: 2.0, 1: 1.0})).class_weight == {0: 2.0, 1: 1.0}
+    assert pickle.loads(pickle.dumps(logistic(class_weight=[None]))).class_weight == [None]
     assert clone(model).class_weight == model.class_weight
 
 

@@ -185,6 +185,13 @@ def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
     assert (found[~normal] <= 1e-300).all()
 
 
+def test_quantiles_of_any_sizes_are_probabilities():
+    rng = np.random.default_rng(2)
+    a, b = 10.0 ** rng.uniform(-100.0, 100.0, (2, 3, 500))
+    x = mixture_quantiles(a, b, np.array([0.2, 0.3, 0.5]), 0.5)
+    assert ((x >= 0.0) & (x <= 1.0)).all()
+
+
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.95])
 def test_quantiles_of_a_mixture_have_its_probability(q):
     rng = np.random.default_rng(1)

@@ -229,6 +229,7 @@ def test_bad_parameters_are_named():
         ({"degrees_of_freedom_prior": 1e300}, "at most 1e.15"),
         # Beside correlated columns rounding loses it.
         ({"covariance_prior": [[1.0, 1.0], [1.0, 1.0 + 1e-17]], "reg_covar": 1e-300}, "singular"),
+        ({"reg_covar": 1e300}, "reg_covar is 1e.300 times the variances"),
         ({"mean_prior": [0.0]}, "mean_prior"),
         ({"covariance_prior": np.eye(3)}, "covariance_prior"),
         ({"covariance_prior": -np.eye(2)}, "positive definite"),

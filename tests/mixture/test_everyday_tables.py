@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from skpmd import GaussianMixturePMD
 from skpmd.mixture import _conjugate_fit
+from skpmd.mixture._components import cholesky
 from skpmd.mixture._kernels import lloyd, product_log_sum
 from skpmd.mixture._scaler import Scaler
 
@@ -304,3 +305,24 @@ def test_a_second_fit_that_is_ended_is_not_compared(monkeypatch, end):
         mixture.fit(X)
     assert ended and mixture.diagnostics_["interrupted"] == (end == "interrupt")
     assert mixture.covariance_prior_[0, 0] < first.covariance_prior_[0, 0]
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_parts_far_from_the_first_are_said_to_be_beyond_rounding(kind):
+    # Squares of 1e10 have an error of 1e4 in double precision, and variances are 1.
+    rng = np.random.default_rng(0)
+    stream = GaussianMixturePMD(2, covariance_type=kind, random_state=0)
+    stream.partial_fit(rng.standard_normal((100, 2)))
+    far = 1e10 + rng.standard_normal((100, 2))
+    if kind == "full":
+        with pytest.raises(np.linalg.LinAlgError, match="more than 1e7 times"):
+            stream.partial_fit(far)
+        return
+    with pytest.warns(ConvergenceWarning, match="rounding leaves few digits"):
+        stream.partial_fit(far)
+
+
+def test_a_scatter_that_rounding_left_nothing_of_is_an_error():
+    for trace in (0.0, -1e-200):
+        with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+            cholesky(np.array([np.eye(2), trace * np.eye(2)]))

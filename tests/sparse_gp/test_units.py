@@ -76,6 +76,15 @@ def test_columns_in_any_units_say_the_same(units, approximation):
     np.testing.assert_allclose(other.predict(X * units), plain.predict(X), atol=0.01)
 
 
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
+def test_rows_past_all_numbers_of_length_scales_have_the_prior(approximation):
+    X, y = plane(60)
+    gp = SparseGPRegressorPMD(approximation=approximation, **ONE).fit(1e-300 * X, y)
+    mean, sd = gp.predict([[1e12, 1e12], [0.0, 1e50]], return_std=True)
+    np.testing.assert_allclose(mean, y.mean(), rtol=1e-12)
+    assert sd[0] == sd[1] > gp.predict(1e-300 * X, return_std=True)[1].max()
+
+
 def test_mistyped_inputs_leave_the_others_as_they_are():
     X, y = plane(80)
     far = X.copy()
