@@ -237,6 +237,7 @@ class Levels:
         self.sds, self._n = sds, len(sds.names)
         self._of = np.repeat(np.arange(1, self._n), [len(one.labels) for one in factors])
         effects = [f"u[{one.factor}:{label}]" for one in factors for label in one.labels.tolist()]
+        self.n_effects = len(effects)
         self.names = (*sds.names, *(name.replace(".0]", "]") for name in effects))
 
     def natural(self, u):

@@ -235,6 +235,7 @@ def test_a_posterior_of_trials_is_that_of_chains():
     assert fit.diagnostics_["method"].startswith("importance")
     assert fit.diagnostics_["ess"] > 1300.0
     assert fit.posterior_.names[4] == "u[x2:0]"
+    assert list(fit.dispersion_) == ["sd[x1]", "sd[x2]"]
     gap = (fit.posterior_.mean() - chains.posterior_.mean()) / fit.posterior_.std()
     # Chains have about 1,000 effective draws: .03, and more of the sd of five levels.
     assert np.abs(gap).max() < 0.15
