@@ -24,7 +24,7 @@ from skpmd.linear._priors import precision_matrix
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS, _TABLE = 1 << 13, 1 << 22  # Rows, and numbers of a table, that are in memory together.
-_MAX_RATIO = 1e10  # Of variances; there is nothing beyond.
+_MAX_RATIO, _EXACT = 1e10, 1e9  # Of variances: there is nothing beyond, or y has no noise.
 _FAR, _STEP = 6.0, 1e-2  # Coordinates of sds that are looked at, and a step of differences.
 # A table reaches as far as so many draws of twice the posterior's sds, or of its own where these
 # are wide: what is beyond costs more. Its error, which is checked, is less than so many nats.
@@ -384,6 +384,14 @@ class _Search:
         found = minimize(lambda u: self._value(u)[:2], start, jac=True, method="L-BFGS-B",
                          bounds=bounds, options={"ftol": 1e-9, "gtol": 1e-2})  # fmt: skip
         mode = found.x
+        at_mode = self._model.family.dispersions.natural(mode[None])
+        is_exact = ratios_of(at_mode[:, 0], at_mode[:, 1:]).max() > _EXACT
+        if is_exact or mode[0] < 0.1 - _FAR:
+            raise ValueError(
+                "y is an exact function of the columns and the groups, which leaves nothing to "
+                "learn sigma from: its posterior is improper. Leave out a factor of groups, or the "
+                "columns that y was computed from."
+            )
         rows = [self._value(mode + side * _STEP * one)[1] for one in np.eye(k) for side in (1, -1)]
         hessian = np.subtract(rows[::2], rows[1::2]) / (2.0 * _STEP)
         cov = np.linalg.inv(definite(0.5 * (hessian + hessian.T)))
