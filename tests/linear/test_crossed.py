@@ -293,5 +293,3 @@ def test_what_several_factors_do_not_have_is_refused():
     assert len(model.set_params(random_state=0).fit(X, y).prior_summary()["prior"]) == 8
     with pytest.raises(ValueError, match="exact function of the columns and the groups"):
         BayesianGLMRegressorPMD(groups=[1, 2]).fit(X, np.sin(X[:, 1]) + np.cos(X[:, 2]))
-    with pytest.raises(ValueError, match="exact function of the columns and the groups"):
-        BayesianGLMRegressorPMD(groups=[1, 2]).fit(X, np.ones(len(X)))
