@@ -225,3 +225,63 @@ class Cutpoints:
         return ["Dirichlet(1) on the classes' probabilities at the columns' means"] * len(
             self.names
         )
+
+
+class Correlation:
+    """The uniform distribution on -1 to 1, LKJ(1) of two effects; see `HalfStudentT`."""
+
+    def quantile(self, u):
+        """Its value with as much mass below it as N(0, 1) has below u."""
+        return 2.0 * ndtr(u) - 1.0
+
+    def standard(self, x):
+        """The inverse of `quantile`."""
+        return ndtri(0.5 * (1.0 + x))
+
+    def log_density(self, x):
+        """Log density."""
+        return np.full(np.shape(x), -np.log(2.0))
+
+    def described(self, unit):
+        """In words."""
+        return "LKJ(1)"
+
+
+class Levels:
+    """Sds of factors, the first of which is by itself, and effects of the levels of all others.
+
+    An effect is its factor's sd times a coordinate.
+    """
+
+    def __init__(self, sds, factors):
+        self.sds, self._n = sds, len(sds.names)
+        self._of = np.repeat(np.arange(1, self._n), [len(one.labels) for one in factors])
+        effects = [f"u[{one.factor}:{label}]" for one in factors for label in one.labels.tolist()]
+        self.n_effects = len(effects)
+        self.names = (*sds.names, *(name.replace(".0]", "]") for name in effects))
+
+    def natural(self, u):
+        """Sds and effects (..., k) of coordinates (..., k)."""
+        sds = self.sds.natural(u[..., : self._n])
+        return np.concatenate([sds, sds[..., self._of] * u[..., self._n :]], axis=-1)
+
+    def standard(self, phi):
+        """The inverse of `natural`."""
+        sds = phi[..., : self._n]
+        z = phi[..., self._n :] / sds[..., self._of]
+        return np.concatenate([self.sds.standard(sds), z], axis=-1)
+
+    def pull_back(self, u, phi, by_phi):
+        """See `Dispersions`."""
+        n, by_effects = self._n, by_phi[..., self._n :]
+        by_sds = by_phi[..., :n].copy()
+        for f in range(1, n):
+            by_sds[..., f] += (by_effects * u[..., n:])[..., self._of == f].sum(axis=-1)
+        by_u = self.sds.pull_back(u[..., :n], phi[..., :n], by_sds)
+        return np.concatenate([by_u, by_effects * phi[..., self._of]], axis=-1)
+
+    def log_jacobian(self, u):
+        """See `Dispersions`."""
+        sds = self.sds.natural(u[..., : self._n])
+        of_effects = np.log(sds[..., self._of]).sum(axis=-1)
+        return of_effects + self.sds.log_jacobian(u[..., : self._n])

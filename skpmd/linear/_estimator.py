@@ -406,7 +406,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if groups is None:
             response = Classes(self.classes_)
         else:
-            given = groups, labels, weight, len(known), is_part
+            given = groups, labels, weight, known, is_part
             groups, response = self._in_groups_of(response or self._in_two(), *given)
         return self._rows_of(X, response.targets(codes), weight, groups), response
 

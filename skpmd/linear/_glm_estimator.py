@@ -55,11 +55,13 @@ default="normal"
     trials : str or int, default=None
         Column of X with numbers of trials, for the binomial family: y are numbers of successes. By
         default each row is one trial.
-    groups : list of one str or int, default=None
+    groups : list of str or int, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own,
         normal about that of all. These effects are integrated out in `fit`, by quadrature; their
-        standard deviation is a coordinate ``sd[column]`` of the posterior.
+        standard deviation is a coordinate ``sd[column]`` of the posterior. Up to four columns are
+        factors, crossed or nested, of which each row has a label: but for normal y, levels of
+        those beside the largest are coordinates ``u[column:label]``, and at most 200.
     slopes : dict of str or int to list of one str or int, default=None
         Column with a coefficient that is different in each group, such as
         ``{"school": ["hours"]}``. Standard deviation and correlation are ``sd[school:hours]`` and
@@ -156,8 +158,9 @@ default="normal"
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
-    group_effects_ : EffectsOfGroups
-        Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
+    group_effects_ : EffectsOfGroups or dict of str to EffectsOfGroups
+        Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks; of
+        several factors by their names.
     prior_scale_ : float or ndarray of shape (n_coefficients,)
         Scale of the prior, in the units that ``scale`` says.
     log_evidence_ : float
@@ -360,7 +363,7 @@ default="normal"
             response = Distribution(family)
         if response is None:
             response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
-        codes, response = self._in_groups_of(response, codes, labels, weight, len(known), is_part)
+        codes, response = self._in_groups_of(response, codes, labels, weight, known, is_part)
         if offset is not None:
             offset = offset / response.unit
         rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)

@@ -261,5 +261,7 @@ class GLMPredictions(RegressorMixin):
         The shape of counts that may be Poisson has no mean.
         """
         median, w = self.posterior_.quantile(0.5), self._width
-        names = self._state.response.family.dispersions.names
+        family = self._state.response.family
+        levels = getattr(getattr(family.groups, "dispersions", None), "n_effects", 0)
+        names = family.dispersions.names[: len(family.dispersions.names) - levels]
         return {name: float(median[w + j]) for j, name in enumerate(names)}

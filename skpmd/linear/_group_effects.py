@@ -15,7 +15,7 @@ from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._groups import group_pieces
+from skpmd.linear._group_rows import first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
@@ -153,27 +153,30 @@ class EffectsOfGroups(NamedTuple):
 def effects_of(model, prior, batches, posterior):
     """`EffectsOfGroups` that have rows in the batches; None without groups.
 
-    The `PriorOfRows` says what units are.
+    Of several factors it is a dict of these. The `PriorOfRows` says what units are.
     """
     response = prior.response
     groups = getattr(getattr(response, "family", None), "groups", None)
     if groups is None:
         return None
-    G, q = len(groups.labels), groups.n_effects
+    q, G = groups.n_effects, sum(len(one.labels) for one in groups.factors)
     M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MAX, len(posterior.weights))))
     rng = np.random.default_rng(0)
     chosen = rng.permutation(systematic(posterior.weights, M, rng))
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
-    known = model.split(own_particles(posterior)[chosen, :width])
+    coefficients = own_particles(posterior)[chosen, :width]
     units = response.units(prior.units.scale)[response.n_own :][:q]
+    if groups.others and not groups.has_levels:
+        return _of_normal(model, response, batches, coefficients, chosen, units[0], rng)
+    known, G = model.split(coefficients), len(groups.labels)
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
     for batch in batches:
         for rows, starts in group_pieces(batch, _MOMENTS // M):
-            codes = batch.group[rows][starts[:-1]]
+            codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
             has_group = codes >= 0  # Rows without a group are in none of them.
@@ -182,17 +185,58 @@ def effects_of(model, prior, batches, posterior):
             draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
             is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    known_as = groups.factor, response.family.link
+    first_of, link = groups.factors[0] if not groups.others else groups.first, response.family.link
     found = EffectsOfGroups(
-        groups.labels, groups.names, mean, std, draws, factor, chosen, *known_as
+        first_of.labels, first_of.names, mean, std, draws, factor, chosen, first_of.factor, link
     )
-    known = is_known[:G]
-    if known.all():
-        return found
-    is_known[G] = True
-    return found._replace(
-        labels=groups.labels[known], mean=mean[known], std=std[known], draws=draws[is_known]
-    )
+    if not groups.others:
+        known = is_known[:G]
+        is_known[G] = True
+        return (
+            found
+            if known.all()
+            else found._replace(
+                labels=groups.labels[known], mean=mean[known], std=std[known], draws=draws[is_known]
+            )
+        )
+    place, levels = width - response.n_dispersions + response.n_own, []
+    first = place + 1 + len(groups.others)
+    for j, one in enumerate(groups.others):
+        own = slice(first, first := first + len(one.labels))
+        table = posterior.particles[chosen, own].T
+        sds = posterior.particles[chosen, place + 1 + j]
+        moments = posterior.mean()[own], posterior.std()[own]
+        levels.append(_of_factor(one, link, moments, table, sds, chosen, rng))
+    return _by_name(groups, [found, *levels])
+
+
+def _of_normal(model, response, batches, coefficients, chosen, unit, rng):
+    """Effects of several factors of normal rows, by name."""
+    groups, link = response.family.groups, response.family.link
+    sds, found, first = model.split(coefficients)[2] * unit, [], 0
+    mean, square, draws = model.effects(coefficients, next(iter(batches)), rng)
+    std = np.sqrt(np.maximum(square - mean**2, 0.0))
+    for j, (one, n) in enumerate(zip((groups.first, *groups.others), model.sizes, strict=True)):
+        own, first = slice(first, first + len(one.labels)), first + n
+        moments = unit * mean[own], unit * std[own]
+        found.append(_of_factor(one, link, moments, unit * draws[own], sds[:, j], chosen, rng))
+    return _by_name(groups, found)
+
+
+def _of_factor(groups, link, moments, table, sds, chosen, rng):
+    """`EffectsOfGroups` of intercepts (G, m), and of one that is new."""
+    new = sds * _strata(len(sds), rng)[0, 0]
+    draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
+    factor = np.column_stack([sds, np.zeros((len(sds), 2))])
+    mean, std = (one[:, None] for one in moments)
+    given = groups.labels, groups.names, mean, std, draws, factor, chosen
+    return EffectsOfGroups(*given, groups.factor, link)
+
+
+def _by_name(groups, found):
+    """A dict of the effects of factors, as these were given."""
+    by_name = dict(zip([one.factor for one in (groups.first, *groups.others)], found, strict=True))
+    return {one.factor: by_name[one.factor] for one in groups.factors}
 
 
 def effects_of_prior(family, factor, rng):
@@ -255,22 +299,25 @@ def _strata(n, rng, G=1):
 
 
 class RowEffects:
-    """`EffectsOfGroups` of rows with codes (n,), which are below zero of new groups.
+    """Effects of rows: of `EffectsOfGroups`, a tuple with one of each factor.
 
-    ``slope`` (n,) is what the second effect is multiplied by, or None.
+    Codes (F, n) are below zero of new groups, and ``slope`` (n,) is what the second effect is
+    multiplied by, or None.
     """
 
     def __init__(self, effects, codes, slope):
         self._effects, self._codes, self._slope = effects, codes, slope
-        new = len(effects.draws) - 1
-        self._table, self._place = effects.draws, np.where(codes < 0, new, codes).astype(np.int64)
+        self._tables = [one.draws for one in effects]
+        every = zip(effects, codes, strict=True)
+        self._places = [np.where(c < 0, len(one.labels), c).astype(np.int64) for one, c in every]
 
     def add(self, table, rows):
         """Add those of some rows to predictors (r, m)."""
-        own = self._table[self._place[rows]]
-        table += own[:, 0]
-        if self._slope is not None:
-            table += self._slope[rows, None] * own[:, 1]
+        for effects, place in zip(self._tables, self._places, strict=True):
+            own = effects[place[rows]]
+            table += own[:, 0]
+            if self._slope is not None:
+                table += self._slope[rows, None] * own[:, 1]
 
     def drawn(self, n_samples, rng, chosen=None):
         """Places (n_samples,) of particles, and with each one effect for each group.
@@ -279,29 +326,31 @@ class RowEffects:
         are ``chosen`` (n_samples,), by default at random.
         """
         if chosen is None:
-            chosen = rng.integers(self._table.shape[2], size=n_samples)
+            chosen = rng.integers(self._tables[0].shape[2], size=n_samples)
         part = copy(self)
-        new = np.flatnonzero(self._codes < 0)
-        label = np.where(self._codes == -1, np.arange(len(self._codes)), self._codes)[new]
-        _, which = np.unique(label, return_inverse=True)
-        known, factor = self._table[:-1, :, chosen], self._effects.factor[chosen]
-        z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
-        others = [_effects(factor, *one)[: known.shape[1]] for one in z]
-        part._table = np.concatenate([known, np.reshape(others, (len(z), *known.shape[1:]))])
-        part._place = self._place.copy()
-        part._place[new] = len(known) + which
+        part._tables, part._places = [], [place.copy() for place in self._places]
+        for effects, codes, place in zip(self._effects, self._codes, part._places, strict=True):
+            new = np.flatnonzero(codes < 0)
+            label = np.where(codes == -1, np.arange(len(codes)), codes)[new]
+            _, which = np.unique(label, return_inverse=True)
+            known, factor = effects.draws[:-1, :, chosen], effects.factor[chosen]
+            z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
+            others = [_effects(factor, *one)[: known.shape[1]] for one in z]
+            others = np.reshape(others, (len(z), *known.shape[1:]))
+            part._tables.append(np.concatenate([known, others]))
+            place[new] = len(known) + which
         return chosen, part
 
     def part(self, rows):
         """Those of some rows."""
         slope = None if self._slope is None else self._slope[rows]
-        return RowEffects(self._effects, self._codes[rows], slope)
+        return RowEffects(self._effects, self._codes[:, rows], slope)
 
     def joined(self, parts):
         """Those of the rows of several, in a list."""
-        codes, slopes = ([getattr(one, name) for one in parts] for name in ("_codes", "_slope"))
-        slope = None if slopes[0] is None else np.concatenate(slopes)
-        return RowEffects(self._effects, np.concatenate(codes), slope)
+        slope = None if self._slope is None else np.concatenate([one._slope for one in parts])
+        codes = np.concatenate([one._codes for one in parts], axis=1)
+        return RowEffects(self._effects, codes, slope)
 
 
 class GroupedMixture(FamilyMixture):

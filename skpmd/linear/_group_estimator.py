@@ -5,7 +5,6 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack, issparse
 from scipy.special import logsumexp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _get_feature_names, check_is_fitted
@@ -18,9 +17,10 @@ from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
+from skpmd.linear._crossed import Factors
 from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, effects_of_prior, slope_of
 from skpmd.linear._group_left_out import of_groups, of_rows
-from skpmd.linear._group_rows import in_groups
+from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced
 from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
@@ -29,6 +29,8 @@ GROUP_CONSTRAINTS = {
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
 }
+MAX_FACTORS = 4
+MAX_LEVELS, MAX_DENSE = 200, 5000  # Of factors whose effects are coordinates, and of normal rows.
 _ALL = 1 << 62  # More rows than there are.
 # Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
 # and how many numbers they have of rows or groups, unless these particles are too few then.
@@ -47,26 +49,30 @@ class GroupColumns:
     _group_roles = "groups", "slopes", "group_prior_scale"
 
     @property
-    def _factor(self):
-        """The name or place of the column of groups; None without."""
+    def _factors(self):
+        """Names or places of the columns of groups, a list; without groups it is empty."""
         given, slopes = self.groups, self.slopes
         if given is None:
             if slopes:
                 raise ValueError(f"slopes={slopes!r} are of groups: name their column in groups.")
-            return None
-        if isinstance(given, str) or len(given) != 1 or given[0] is None:
-            more = ""
-            if len(given) > 1:
-                more = ": nested and crossed factors are not available yet"
+            return []
+        if isinstance(given, str) or not 0 < len(given) <= MAX_FACTORS or None in given:
             raise ValueError(
-                f"groups must be a list with the name or the place of one column, got {given!r}"
-                f"{more}."
+                f"groups must be a list with the names or the places of one to {MAX_FACTORS} "
+                f"columns, got {given!r}."
             )
-        return given[0]
+        return list(given)
 
     @property
     def _has_groups(self):
-        return self._factor is not None
+        return bool(self._factors)
+
+    def _roles_of_groups(self):
+        """{role: name or place} of the columns of groups."""
+        factors = self._factors
+        if len(factors) == 1:
+            return {"groups": factors[0]}
+        return {f"groups[{j}]": one for j, one in enumerate(factors)}
 
     def _of_groups(self):
         """Parameters that groups decide on: all rows are one batch, and there are particles."""
@@ -116,8 +122,22 @@ class GroupColumns:
                 "fit with groups=None, or a named prior."
             )
 
+    def _in_order(self, codes, groups):
+        """Codes (n, F) of several factors with that first whose effects are integrated out."""
+        if codes is None or codes.ndim == 1:
+            return codes
+        for name, column in zip(self._factors, codes.T, strict=True):
+            if column.min() < 0:
+                raise ValueError(
+                    f"The column of groups={name!r} has no label in row {column.argmin()}: with "
+                    "several factors each row needs one of each. Leave such rows out."
+                )
+        return codes[:, groups.order]
+
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """See `skpmd.merge`; effects of groups need the rows of these."""
+        for one in (self, *estimators):
+            one._refuse_several("merges")
         for k, one in enumerate(estimators):
             if X is None and one._groups_of_fit is not None and one._state.retained is None:
                 raise ValueError(
@@ -156,16 +176,17 @@ class GroupColumns:
         return super()._validated(X, y, reset)
 
     def _coded(self, X, labels=None):
-        """X with codes in the place of the groups' column, and the labels (G,).
+        """X with codes in the place of the groups' columns, and the labels of each, (G,).
 
         Codes are places among ``labels``, by default those of the fit, or, of labels=(), those that
         are found. Missing groups have -1, and others that are no labels have numbers below that.
         """
         state = self._state if labels is None else None
-        if (self._factor if state is None else self._groups_of_fit) is None:
+        fitted = None if state is None else self._groups_of_fit
+        if not self._factors if state is None else fitted is None:
             return X, None
         if labels is None:
-            labels = self._state.effects.labels
+            labels = [one.labels for one in _each(state.effects)]
         if not is_in_memory(X) or hasattr(X, "dask"):
             raise ValueError(_ALL_ROWS.format(self.groups))
         if not (hasattr(X, "shape") and len(X.shape) == 2):
@@ -173,38 +194,60 @@ class GroupColumns:
         if X.ndim != 2 if hasattr(X, "ndim") else False:
             return X, labels  # Which checks refuse.
         table, X = X, array_of(X)
-        names = _get_feature_names(X) if table is X else table.names
+        is_table = table is not X
+        names = table.names if is_table else _get_feature_names(X)
         if state is None:
-            place = self._places_in(names, X.shape[1])["groups"]
+            places, factors = self._places_in(names, X.shape[1]), self._factors
         else:
-            place, known = state.roles["groups"], getattr(self, "feature_names_in_", None)
-            if names is not None and known is not None:
-                place = list(names).index(known[place]) if known[place] in names else X.shape[1]
-            if place >= X.shape[1]:
-                return table, labels  # Which checks refuse.
-        name = self._factor if state is None else self._groups_of_fit.factor
-        codes, labels = codes_of(name, _column(X, place), labels)
-        coded = _replaced(X, place, codes)
-        return coded if table is X else table_of_one(Block(coded, names=names)), labels
+            places, factors = state.roles, [one.factor for one in fitted.factors]
+        places = [place for role, place in places.items() if role.startswith("groups")]
+        known = getattr(self, "feature_names_in_", None)
+        if state is not None and names is not None and known is not None:
+            columns = list(names)
+            places = [
+                columns.index(known[j]) if known[j] in columns else X.shape[1] for j in places
+            ]
+        if max(places) >= X.shape[1]:
+            return table, labels  # Which checks refuse.
+        found = []
+        for name, place, own in zip(factors, places, labels or [()] * len(places), strict=True):
+            codes, own = codes_of(name, column_of(X, place), own)
+            X = replaced(X, place, codes)
+            found.append(own)
+        return table_of_one(Block(X, names=names)) if is_table else X, found
 
     def _known_labels(self, response):
         """Labels of a stream so far, or of a fit, whose `Distribution` is the response."""
         groups = getattr(getattr(response, "family", None), "groups", None)
-        return () if groups is None else groups.labels
+        return [] if groups is None else [one.labels for one in groups.factors]
 
     @property
     def _groups_of_fit(self):
         """`Groups`, or None, whatever parameters have been set since."""
         return getattr(getattr(self._state.response, "family", None), "groups", None)
 
-    def _in_groups_of(self, response, codes, labels, weight, n_known, is_part):
-        """Codes (n,) of rows with a weight, and the `Distribution` with effects of their groups."""
+    def _in_groups_of(self, response, codes, labels, weight, known, is_part):
+        """Codes of rows with a weight, and the `Distribution` with effects of their groups.
+
+        Labels are a list, with those of each factor, and ``known`` those of a stream so far.
+        """
         if codes is None:
             return None, response
+        n_known = len(known[0]) if known else 0
         codes, labels = self._with_weight(codes, labels, weight, n_known)
         if is_part:
+            self._refuse_several("partial_fit")
             self._refuse_split_groups(codes, n_known)
-        return codes, self._with_groups(response, labels, self._features())
+        response = self._with_groups(response, labels, self._features())
+        return self._in_order(codes, response.family.groups), response
+
+    def _refuse_several(self, what):
+        """ValueError, with what to do, of what there is with one factor only."""
+        if len(self._factors) > 1:
+            raise ValueError(
+                f"groups={self.groups!r} are several factors, with which {what} are not there: "
+                "name one of them, or call fit with all rows."
+            )
 
     def _with_weight(self, codes, labels, weight, n_known):
         """Codes and labels of groups that have a row with a weight: others are not in the fit.
@@ -215,10 +258,18 @@ class GroupColumns:
             codes = np.where(codes < -1, n_known - 2 - codes, codes)
         if weight is None or (weight > 0.0).all():
             return codes, labels
+        table = codes.reshape(len(codes), -1).T
+        every = zip(self._factors, table, labels, strict=True)
+        found = [self._of_weight(*one, weight, n_known) for one in every]
+        codes = np.column_stack([one for one, _ in found]).reshape(codes.shape)
+        return codes, [one for _, one in found]
+
+    @staticmethod
+    def _of_weight(name, codes, labels, weight, n_known):
         counted = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
         counted = np.union1d(np.arange(n_known), counted)
         if not len(counted):
-            raise ValueError(f"The column of groups={self._factor!r} has no label of a row with a "
+            raise ValueError(f"The column of groups={name!r} has no label of a row with a "
                              "weight: sample_weight is zero at all of them.")  # fmt: skip
         place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
         place[counted] = np.arange(len(counted))
@@ -227,10 +278,15 @@ class GroupColumns:
     def _with_groups(self, response, labels, features):
         """A `Distribution` with effects of groups."""
         if response.family.groups is not None:
-            return with_labels(response, labels)
-        slope, column = None, -1
+            return with_labels(response, labels[0])
+        slope, column, factors = None, -1, self._factors
         for factor, given in (self.slopes or {}).items():
-            if factor != self._factor:
+            if len(factors) > 1:
+                raise ValueError(
+                    f"slopes={self.slopes!r} are for one factor, and groups={self.groups!r} are "
+                    "several: set slopes=None, or name one factor."
+                )
+            if factor != factors[0]:
                 raise ValueError(
                     f"slopes={self.slopes!r} are of {factor!r}, and groups={self.groups!r}: name "
                     "the same column in both, in the same way."
@@ -247,17 +303,30 @@ class GroupColumns:
                     f"coefficient: these are {', '.join(features[:5]) or 'none'}."
                 )
             column = features.index(slope)
-        factor = str(self._name_of(self._factor))
-        scale = float(self.group_prior_scale)
-        groups = Groups(factor, labels, slope, column, scale)
+        names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
+        # That with most levels is integrated out, or eliminated, first.
+        first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
+        groups = Groups(names[first], labels[first], slope, column, scale)
+        if not others:
+            return response._replace(family=grouped(response.family, groups))
+        others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
+        has_levels = not response.family.is_conjugate
+        n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
+        if n > most:
+            raise ValueError(
+                f"groups={self.groups!r}: the factors beside {names[first]!r}, which has most "
+                f"levels, have {n} levels in all, and at most {most} are possible with "
+                f"family={response.family.name!r}. Leave one out, or join its rare levels."
+            )
+        groups = Factors(groups, others, tuple(order), has_levels)
         return response._replace(family=grouped(response.family, groups))
 
     def _effects_of(self, X, codes):
         """`RowEffects` of columns with coefficients; None without groups, and of the population."""
         if codes is None or self.groups_at == "population":
             return None
-        groups = self._state.response.family.groups
-        return RowEffects(self._state.effects, codes, slope_of(groups, X, self._state.units.centre))
+        slope = slope_of(self._groups_of_fit, X, self._state.units.centre)
+        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slope)
 
     @property
     def _particles_averaged(self):
@@ -265,7 +334,8 @@ class GroupColumns:
         effects = self._state.effects
         if effects is None or self.groups_at == "population":
             return slice(None), self.posterior_.weights
-        return effects.particles, np.full(len(effects.particles), 1.0 / len(effects.particles))
+        chosen = _each(effects)[0].particles
+        return chosen, np.full(len(chosen), 1.0 / len(chosen))
 
     def _name_of(self, column):
         """The name of a column that is given by its name or place."""
@@ -279,6 +349,7 @@ class GroupColumns:
         groups = self._groups_of_fit
         if groups is None:
             return None
+        self._refuse_several("draws of the prior")
         first = self._n_slopes + self._state.fit_intercept + response.n_own
         sds = theta[:, first : first + len(groups.dispersions.names)]
         return effects_of_prior(response.family, GroupedModel.factor(sds), rng)
@@ -301,6 +372,8 @@ class GroupColumns:
         """See `LeftOut`: None without groups, for rows are independent given particles."""
         check_is_fitted(self)
         groups = self._groups_of_fit
+        if groups is not None and groups.others:
+            self._refuse_several("estimates that leave rows or groups out")
         if by is not None and (groups is None or by not in self._names_of_groups()):
             known = "it has none" if groups is None else f"they are of {groups.factor!r}"
             raise ValueError(f"by={by!r} is no column of groups of the fit: {known}.")
@@ -338,94 +411,17 @@ class GroupColumns:
         return self._groups_of_fit.factor, place, place - n
 
     @result
-    def group_effects_(self) -> EffectsOfGroups:
+    def group_effects_(self) -> EffectsOfGroups | dict[str, EffectsOfGroups]:
         """Effects of the groups of the fit; see `EffectsOfGroups`.
 
-        Raises AttributeError where there are no groups.
+        With several factors it is a dict of these by the factors' names, in the order of
+        ``groups``, whose draws are joint ones. Raises AttributeError where there are no groups.
         """
         if self._state.effects is None:
             raise AttributeError("group_effects_ is not there: groups is None.")
         return self._state.effects
 
 
-def codes_of(name, column, labels):
-    """Codes (n,) of labels in a column, and the labels, of which new ones are last.
-
-    See `GroupColumns._coded`.
-    """
-    column = np.asarray(column)
-    if column.dtype.kind in "iub":
-        missing = np.zeros(len(column), dtype=bool)
-    elif column.dtype.kind == "f":
-        missing = np.isnan(column)
-    else:
-        column = column.astype(object)
-        missing = np.array([_is_missing(one) for one in column], dtype=bool)
-    try:
-        found, place = np.unique(column[~missing], return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            f"The column of groups={name!r} holds labels of kinds that have no order ({error}): "
-            "make all of them strings."
-        ) from error
-    if not len(labels):
-        if column.dtype.kind == "f" and len(found) == len(place) > 1 and (found % 1.0).all():
-            raise ValueError(
-                f"The column of groups={name!r} holds another number in each of {len(found)} rows, "
-                f"such as {found[0]:g}, like something measured: name a column of labels, or make "
-                "these strings if each row is a group."
-            )
-        labels = np.array(found.tolist())
-        if not len(labels):
-            raise ValueError(f"The column of groups={name!r} holds no label: all are missing.")
-        if labels.ndim > 1:
-            raise ValueError(
-                f"The column of groups={name!r} holds labels such as {found[0]!r}, which are none: "
-                "make all of them strings."
-            )
-    elif len(found) and isinstance(labels[0], str) != isinstance(found[0], str):
-        raise ValueError(
-            f"The column of groups={name!r} holds {found.tolist()[0]!r}, and in the fit it held "
-            f"{labels.tolist()[0]!r}: give labels of the same kind, strings or numbers."
-        )
-    known = {label: code for code, label in enumerate(labels.tolist())}
-    of_found, new = np.empty(len(found)), []
-    for i, label in enumerate(found.tolist()):
-        of_found[i] = known.get(label, -2 - len(new))
-        if label not in known:
-            new.append(label)
-    codes = np.full(len(column), -1.0)
-    codes[~missing] = of_found[place]
-    return codes, np.array([*labels.tolist(), *new]) if new else labels
-
-
-def _is_missing(label):
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
-
-
-def _column(X, place):
-    if hasattr(X, "iloc"):
-        return X.iloc[:, place]
-    if issparse(X):
-        return X.tocsr()[:, [place]].toarray()[:, 0]
-    if hasattr(X, "columns"):
-        return X[X.columns[place]]
-    return X[:, place]
-
-
-def _replaced(X, place, codes):
-    """X with other numbers in one column; what is given stays as it is."""
-    if hasattr(X, "iloc"):
-        X = X.copy(deep=False)
-        X.isetitem(place, codes)
-        return X
-    if issparse(X):
-        X = X.tocsr()
-        of_codes = csr_matrix(codes[:, None].astype(X.dtype))
-        return hstack([X[:, :place], of_codes, X[:, place + 1 :]], format="csr")
-    if hasattr(X, "columns"):
-        series = X[X.columns[place]]
-        return X.with_columns(type(series)(X.columns[place], codes))
-    X = X.astype(X.dtype if X.dtype.kind == "f" else object)
-    X[:, place] = codes
-    return X if X.dtype.kind == "f" else X.astype(np.float64)
+def _each(effects):
+    """`EffectsOfGroups` of each factor, in the order of ``groups``."""
+    return tuple(effects.values()) if isinstance(effects, dict) else (effects,)

@@ -7,7 +7,7 @@ Bayesian leave-one-out cross-validation approximations for Gaussian latent varia
 import numpy as np
 
 from skpmd._runtime.threads import in_order
-from skpmd.linear._groups import group_pieces
+from skpmd.linear._group_rows import group_pieces
 
 _PAIRS = 1 << 14  # Pairs of rows of a group that are in memory together.
 

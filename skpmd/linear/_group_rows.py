@@ -1,29 +1,38 @@
-"""Rows sorted by their groups, and those that a fit or a stream holds for groups that go on."""
+"""Rows sorted by their groups, those that are held for groups that go on, and codes of labels."""
 
 import numpy as np
+from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
 from skpmd.engine.model import Batch
+
+FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
 
 
 def in_groups(rows):
     """Columns of rows, a dict, sorted by their group; rows without one are groups of their own.
 
-    These come first, and have codes below zero.
+    These come first, and have codes below zero. Of several factors they are sorted by the first.
     """
     codes = rows.pop("group").astype(np.int64)
-    missing = codes < 0
-    codes[missing] = np.arange(-missing.sum(), 0)
-    if (np.diff(codes) >= 0).all():
+    first = codes if codes.ndim == 1 else codes[:, 0]
+    missing = first < 0
+    first[missing] = np.arange(-missing.sum(), 0)
+    if (np.diff(first) >= 0).all():
         return {**rows, "group": codes}
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(first, kind="stable")
     some = {name: None if one is None else one[order] for name, one in rows.items()}
     return {**some, "group": codes[order]}
 
 
 def rows_of_groups(rows):
-    """`RetainedRows` of the `Rows` of a fit, for a stream that goes on; None of too many."""
+    """`RetainedRows` of the `Rows` of a fit, for a stream that goes on; None of too many.
+
+    With several factors no stream goes on.
+    """
     n = len(rows)
+    if rows.data.group.ndim > 1:
+        return None
     found = RetainedRows(rows.data, n_fitted=n).unless_much()
     return None if found is None else found.select(np.arange(n))  # X may be the user's.
 
@@ -37,3 +46,104 @@ def put_together(retained, n_new):
     if group is None or (group[first] > group[:first].max(initial=-1) and group[first] >= 0):
         return retained
     return retained._replace(rows=Batch(**in_groups(retained.rows._asdict())), n_fitted=0)
+
+
+def first_codes(batch):
+    """Codes (n,) of the factor whose effects are integrated out."""
+    return batch.group if batch.group.ndim == 1 else batch.group[:, 0]
+
+
+def group_pieces(batch, most=MANY_ROWS, n_rows=FEW_ROWS):
+    """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
+    codes = first_codes(batch)
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+    first = 0
+    while first < len(edges) - 1:
+        last = max(first + 1, np.searchsorted(edges, edges[first] + n_rows, side="right") - 1)
+        last = min(last, first + max(1, most))
+        yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
+        first = last
+
+
+# -------------------------------------------------------------------- columns of labels
+def codes_of(name, column, labels):
+    """Codes (n,) of labels in a column, and the labels, of which new ones are last.
+
+    See `GroupColumns._coded`.
+    """
+    column = np.asarray(column)
+    if column.dtype.kind in "iub":
+        missing = np.zeros(len(column), dtype=bool)
+    elif column.dtype.kind == "f":
+        missing = np.isnan(column)
+    else:
+        column = column.astype(object)
+        missing = np.array([_is_missing(one) for one in column], dtype=bool)
+    try:
+        found, place = np.unique(column[~missing], return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"The column of groups={name!r} holds labels of kinds that have no order ({error}): "
+            "make all of them strings."
+        ) from error
+    if not len(labels):
+        if column.dtype.kind == "f" and len(found) == len(place) > 1 and (found % 1.0).all():
+            raise ValueError(
+                f"The column of groups={name!r} holds another number in each of {len(found)} rows, "
+                f"such as {found[0]:g}, like something measured: name a column of labels, or make "
+                "these strings if each row is a group."
+            )
+        labels = np.array(found.tolist())
+        if not len(labels):
+            raise ValueError(f"The column of groups={name!r} holds no label: all are missing.")
+        if labels.ndim > 1:
+            raise ValueError(
+                f"The column of groups={name!r} holds labels such as {found[0]!r}, which are none: "
+                "make all of them strings."
+            )
+    elif len(found) and isinstance(labels[0], str) != isinstance(found[0], str):
+        raise ValueError(
+            f"The column of groups={name!r} holds {found.tolist()[0]!r}, and in the fit it held "
+            f"{labels.tolist()[0]!r}: give labels of the same kind, strings or numbers."
+        )
+    known = {label: code for code, label in enumerate(labels.tolist())}
+    of_found, new = np.empty(len(found)), []
+    for i, label in enumerate(found.tolist()):
+        of_found[i] = known.get(label, -2 - len(new))
+        if label not in known:
+            new.append(label)
+    codes = np.full(len(column), -1.0)
+    codes[~missing] = of_found[place]
+    return codes, np.array([*labels.tolist(), *new]) if new else labels
+
+
+def _is_missing(label):
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+
+
+def column_of(X, place):
+    if hasattr(X, "iloc"):
+        return X.iloc[:, place]
+    if issparse(X):
+        return X.tocsr()[:, [place]].toarray()[:, 0]
+    if hasattr(X, "columns"):
+        return X[X.columns[place]]
+    return X[:, place]
+
+
+def replaced(X, place, codes):
+    """X with other numbers in one column; what is given stays as it is."""
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        X.isetitem(place, codes)
+        return X
+    if issparse(X):
+        X = X.tocsr()
+        of_codes = csr_matrix(codes[:, None].astype(X.dtype))
+        return hstack([X[:, :place], of_codes, X[:, place + 1 :]], format="csr")
+    if hasattr(X, "columns"):
+        series = X[X.columns[place]]
+        return X.with_columns(type(series)(X.columns[place], codes))
+    X = X.astype(X.dtype if X.dtype.kind == "f" else object)
+    X[:, place] = codes
+    return X if X.dtype.kind == "f" else X.astype(np.float64)

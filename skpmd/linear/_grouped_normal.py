@@ -7,7 +7,8 @@ triangular matrix, so that rows are looked at once.
 
 import numpy as np
 
-from skpmd.linear._groups import GroupedModel, group_pieces
+from skpmd.linear._group_rows import group_pieces
+from skpmd.linear._groups import GroupedModel
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.

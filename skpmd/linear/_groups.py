@@ -12,34 +12,40 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import ndtr, ndtri
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
-from skpmd.linear._dispersion import Dispersions, HalfStudentT
+from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
+from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
 _OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
-# Rows of a piece, more of few particles, and numbers of its tables.
-_ROWS, _MOST_ROWS, _TABLE = 1 << 10, 1 << 14, 1 << 17
+_TABLE = 1 << 17  # Numbers of tables of predictors.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
 
 class Groups(NamedTuple):
-    """One grouping factor."""
+    """One grouping factor; `skpmd.linear._crossed.Factors` are several."""
 
     factor: str  # Its name.
     labels: np.ndarray  # (G,): Of the groups, whose codes are places here.
     slope: str | None  # Name of the column on which each group has a slope of its own.
     column: int  # Its place among those that have coefficients; -1 where there is none.
     prior_scale: float
+
+    others = ()  # Further factors.
+
+    @property
+    def factors(self):
+        """`Groups` of all factors, as they were given."""
+        return [self]
 
     @property
     def n_effects(self):
@@ -66,25 +72,20 @@ class Groups(NamedTuple):
             return np.array([unit])
         return np.array([unit, unit / scale[self.column], 1.0])
 
+    def are_within(self, phi):
+        """Whether dispersions (m, k) are some that there can be, (m,)."""
+        return (phi[:, :2] > 0.0).all(axis=1) & (np.abs(phi[:, 2:]) < 1.0).all(axis=1)
 
-class Correlation:
-    """The uniform distribution on -1 to 1, LKJ(1) of two effects; see `HalfStudentT`."""
+    @property
+    def described(self):
+        """What they are of, for people."""
+        words = "of the predictor", "of the predictor, per unit of the column", ""
+        return words[: len(self.dispersions.names)]
 
-    def quantile(self, u):
-        """Its value with as much mass below it as N(0, 1) has below u."""
-        return 2.0 * ndtr(u) - 1.0
-
-    def standard(self, x):
-        """The inverse of `quantile`."""
-        return ndtri(0.5 * (1.0 + x))
-
-    def log_density(self, x):
-        """Log density."""
-        return np.full(np.shape(x), -np.log(2.0))
-
-    def described(self, unit):
-        """In words."""
-        return "LKJ(1)"
+    def priors(self, unit, scale):
+        """Priors in words, (k,); for the arguments see `units`."""
+        laws = self.dispersions.laws
+        return [law.described(one) for law, one in zip(laws, self.units(unit, scale), strict=True)]
 
 
 class Joined:
@@ -199,7 +200,7 @@ class GroupedModel(GeneralisedLinearModel):
         def of(piece):
             return self._of_piece(known, batch, order, piece)
 
-        n_rows = int(np.clip(_TABLE // len(known[0]), _ROWS, _MOST_ROWS))
+        n_rows = int(np.clip(_TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
         return in_order(of, group_pieces(batch, n_rows=n_rows))
 
     @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
@@ -426,18 +427,6 @@ class _Marginal:
     def _with_zeros(self, theta):
         more = self._prior.n_coordinates - self.n_coordinates
         return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
-
-
-def group_pieces(batch, most=_MOST_ROWS, n_rows=_ROWS):
-    """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
-    edges = np.flatnonzero(np.diff(batch.group)) + 1
-    edges = np.concatenate([[0], edges, [len(batch.group)]])
-    first = 0
-    while first < len(edges) - 1:
-        last = max(first + 1, np.searchsorted(edges, edges[first] + n_rows, side="right") - 1)
-        last = min(last, first + max(1, most))
-        yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
-        first = last
 
 
 def _sine(cosine):

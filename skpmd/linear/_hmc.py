@@ -29,7 +29,7 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
 
     Each check of R-hat yields an `Outcome` with ``chains``.
     """
-    plain = next(component for component in components if not component.axes.size)
+    plain = next(one for one in components if not one.axes.size and one.hierarchy is None)
     start = starts([plain], [1.0], rng)
     target, inside = _log_joint(model, batches, start, power)
     # Under a prior with the tails of a power, so has the posterior where classes separate, and

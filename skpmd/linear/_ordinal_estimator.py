@@ -287,7 +287,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         X, offset, _, groups = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        given = groups, labels, weight, len(known), is_part
+        given = groups, labels, weight, known, is_part
         response = response or Distribution(Cumulative(len(named)))
         groups, response = self._in_groups_of(response, *given)
         if not isinstance(self.prior, str):

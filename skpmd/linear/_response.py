@@ -12,6 +12,8 @@ from skpmd._export import Variable
 from skpmd._rows.rows import Rows, stacked_rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
+from skpmd.linear._crossed import CrossedModel
+from skpmd.linear._crossed_normal import CrossedNormal
 from skpmd.linear._design import n_logits
 from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
@@ -176,16 +178,17 @@ class Distribution(NamedTuple):
         dispersions, groups = self.family.dispersions, self.family.groups
         if groups is None:
             return dispersions.described(self.unit)
-        units, laws = groups.units(self.unit, scale), groups.dispersions.laws
-        own = dispersions.parts[0].described(self.unit)
-        return own + [law.described(unit) for law, unit in zip(laws, units, strict=True)]
+        return dispersions.parts[0].described(self.unit) + groups.priors(self.unit, scale)
 
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `GeneralisedLinearModel`."""
         log_unit = float(np.log(self.unit))
         kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
-        if self.family.groups is not None:
-            kind = GroupedNormal if self.family.is_conjugate else GroupedModel
+        groups, is_normal = self.family.groups, self.family.is_conjugate
+        if groups is not None and groups.others:
+            kind = CrossedNormal if is_normal else CrossedModel
+        elif groups is not None:
+            kind = GroupedNormal if is_normal else GroupedModel
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
@@ -291,11 +294,11 @@ class Frame(NamedTuple):
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
         phi, n = theta[..., self._places[2]], self.response.n_own
-        own, sds, cosine = phi[..., :n], phi[..., n : n + 2], phi[..., n + 2 :]
+        own, groups = phi[..., :n], self.response.family.groups
         if self.response.has_cutpoints:
             own = np.diff(own, axis=-1)
-        inside = (own > 0.0).all(axis=-1) & (sds > 0.0).all(axis=-1)
-        return inside & (np.abs(cosine) < 1.0).all(axis=-1)
+        inside = (own > 0.0).all(axis=-1)
+        return inside if groups is None else inside & groups.are_within(phi[..., n:])
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
@@ -329,8 +332,7 @@ class Frame(NamedTuple):
         k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
         if self.response.family.groups is not None:
-            of_sds = "of the predictor", "of the predictor, per unit of the column", ""
-            out += of_sds[: self.response.n_dispersions - k]
+            out += self.response.family.groups.described
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property

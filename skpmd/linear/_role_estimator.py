@@ -17,6 +17,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._rows.table import group_size, is_in_memory, mapped
 from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
 from skpmd.engine.model import Batch
+from skpmd.linear._crossed import AsTheyAre
 from skpmd.linear._group_estimator import GroupColumns
 from skpmd.linear._make_model import few, per_column
 from skpmd.linear._task import LinearState
@@ -43,7 +44,9 @@ class RoleColumns(GroupColumns):
                 "X has no columns beside those of roles, and fit_intercept=False leaves no "
                 "coefficient: set True, or give a column."
             )
-        return (X, *known_part(columns), columns.get("groups"))
+        codes = [one for role, one in columns.items() if role.startswith("groups")]
+        codes = np.column_stack(codes) if len(codes) > 1 else codes[0] if codes else None
+        return (X, *known_part(columns), codes)
 
     def _places(self):
         """{role: place}, of the fit where there is one: parameters may have been set since."""
@@ -54,7 +57,7 @@ class RoleColumns(GroupColumns):
 
     def _places_in(self, names, n_columns):
         roles = {role: getattr(self, role) for role in self._roles}
-        return places_of(roles | {"groups": self._factor}, names, n_columns)
+        return places_of(roles | self._roles_of_groups(), names, n_columns)
 
     def _set_state(self, state):
         super()._set_state(state._replace(roles=self._places()))
@@ -131,9 +134,11 @@ class RoleColumns(GroupColumns):
         Codes are of groups, and coefficients of all particles, or of ``draws`` in given units.
         """
         X, offset, trials, codes = self._split(X)
+        if codes is not None:
+            self._refuse_several("likelihoods of rows")
         y, response = self._numbers(y), self._state.response
         response.family.check(y, trials)
-        model = response.model(_Coefficients(), self._state.fit_intercept, self._state.units.shift)
+        model = response.model(AsTheyAre(), self._state.fit_intercept, self._state.units.shift)
         if offset is not None:
             offset = offset / response.unit
         X, y = self._state.units.rows(X), response.targets(y)
@@ -267,13 +272,3 @@ def _check(role, values, is_right, what):
             f"The column of {role} must hold numbers {what}, and has {values[i]:g} in row {i}: "
             "leave such rows out."
         )
-
-
-class _Coefficients:
-    """In the place of a prior where only a likelihood is asked for: theta are coefficients."""
-
-    tail_df = np.inf
-
-    def coefficients(self, theta):
-        """The coordinates themselves."""
-        return theta

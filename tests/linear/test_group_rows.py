@@ -43,7 +43,7 @@ def test_parameters_that_are_set_later_leave_the_fit_as_it_is(fitted):
         ({"groups": [5]}, "groups=5 is no column of X, which has 2"),
         ({"groups": [1.5]}, "groups must be the name or the place of a column, got 1.5"),
         ({"groups": [None]}, r"groups must be a list .* got \[None\]"),
-        ({"groups": []}, r"groups must be a list with the name or the place of one column"),
+        ({"groups": []}, r"groups must be a list with the names or the places of one to 4 columns"),
         ({"groups": [0]}, "groups=0 holds another number in each of 100 rows.*labels"),
         ({"groups": [1], "slopes": {1: [7]}}, "names 7, which is no column with a coefficient"),
         ({"groups": [1], "slopes": {1: [1]}}, "names 1, which is no column with a coefficient"),

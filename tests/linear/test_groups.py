@@ -15,7 +15,7 @@ from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.linear import _group_rules, _groups
 from skpmd.linear._families import FAMILIES, Cumulative
-from skpmd.linear._group_estimator import codes_of
+from skpmd.linear._group_rows import codes_of
 from skpmd.linear._grouped_normal import GroupedNormal, _inverse
 from skpmd.linear._groups import GroupedModel, Groups, grouped
 from skpmd.linear._priors import NormalPrior
@@ -436,7 +436,7 @@ def test_what_groups_do_not_have_is_refused(fitted, tmp_path):
     fit, X, y = fitted
     model = BayesianGLMRegressorPMD("binomial", groups=[1])
     for call in (
-        lambda: clone(model).set_params(groups=[0, 1]).fit(X, y),
+        lambda: clone(model).set_params(groups="school").fit(X, y),
         lambda: clone(model).set_params(groups=["school"]).fit(X, y),
         lambda: clone(model).set_params(groups=None, slopes={1: [0]}).fit(X, y),
         lambda: clone(model).set_params(slopes={1: ["hours"]}).fit(X, y),
