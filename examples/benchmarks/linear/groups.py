@@ -264,7 +264,7 @@ def gates(rows):
             Gate(f"{name}, max mean error, sd", _worst(own, "max_mean_error"), MEAN_BOUND),
             Gate(f"{name}, max sd error", _worst(own, "max_sd_error"), SD_BOUND),
             Gate(f"{name}, max effect error, sd", _worst(own, "max_effect"), EFFECT_BOUND),
-            Gate(f"{name}, NUTS CPU / ours", cost["ratio_as_is"], RATIO, ">="),
+            Gate(f"{name}, NUTS CPU / ours", cost["ratio"], RATIO, ">="),
         ]
     warned = sum(row["warned"] is not None for row in by["posterior"])
     found.append(Gate("fits of real sets with a warning", warned, 0))
