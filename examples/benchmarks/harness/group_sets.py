@@ -16,7 +16,7 @@ MIN_ESS = 10_000  # of a reference of our own
 
 
 class GroupedRows(NamedTuple):
-    """Rows, the family of y, and one factor.
+    """Rows, the family of y, and one factor or two.
 
     Attributes
     ----------
@@ -28,10 +28,10 @@ class GroupedRows(NamedTuple):
         Columns with coefficients.
     y : ndarray of shape (n,)
         Targets.
-    codes : ndarray of shape (n,)
-        Groups, 0, 1, ...
+    codes : ndarray of shape (n,) or (n, 2)
+        Groups, 0, 1, ..., of one factor or of two.
     names : list of str
-        Of the columns and of the factor, which is the last.
+        Of the columns and of the factors, which are last.
     slope : int or None
         The column on which groups have a slope.
     exposure : ndarray of shape (n,), optional
@@ -106,6 +106,27 @@ def drawn(name, family, sizes, sd, *, seed=0, column=None, exposure=None, weight
     return GroupedRows(
         name, family, x[:, None], y.astype(np.float64), codes, ["x", "group"], None, size, count
     )
+
+
+def insteval(data_dir):
+    """73,421 ratings of 1,128 teachers by 2,972 students."""
+    with np.load(datasets.existing(data_dir and data_dir / "glm", "insteval")) as archive:
+        columns = [str(one) for one in archive["columns"]]
+        names = [*columns, *(str(one) for one in archive["group_names"])]
+        y = archive["y"].astype(np.float64)
+        return GroupedRows("insteval", "normal", archive["X"], y, archive["groups"], names)
+
+
+def crossed(n_people=316, n_items=24, seed=0):
+    """Draw an answer of each person to each item: right or wrong, two columns of the person."""
+    rng = np.random.default_rng(seed)
+    codes = np.indices((n_people, n_items)).reshape(2, -1).T
+    x = rng.standard_normal((n_people, 2))[codes[:, 0]]
+    effects = rng.standard_normal(n_people), 0.8 * rng.standard_normal(n_items)
+    eta = -0.5 + x @ [0.5, -0.3] + effects[0][codes[:, 0]] + effects[1][codes[:, 1]]
+    y = rng.binomial(1, expit(eta)).astype(np.float64)
+    names = ["age", "score", "person", "item"]
+    return GroupedRows(f"crossed-{n_people}-{n_items}", "binomial", x, y, codes, names)
 
 
 def designs(share=1):

@@ -24,19 +24,23 @@ SCALE = 2.5
 def joint_target(data):
     """The posterior with effects as coordinates, in units of their sds, as packages sample it."""
     known = _Known(data)
-    k, n_groups = known.n_effects, int(data.codes.max()) + 1
-    d = known.d + k * n_groups
-    codes, x = jnp.asarray(data.codes), known.Z[:, data.slope] if k > 1 else None
+    table = data.codes.reshape(len(data.y), -1)
+    has_slope = data.slope is not None
+    sizes = [int(one.max()) + 1 for one in table.T] * (2 if has_slope else 1)
+    d, ends = known.d + sum(sizes), known.d + np.cumsum(sizes)
+    codes, x = jnp.asarray(data.codes), known.Z[:, data.slope] if has_slope else None
 
     def potential(theta):
-        sds, z = jnp.exp(theta[known.sds]), theta[known.d :].reshape(k, n_groups)
-        effect = sds[0] * z[0][codes]
-        if k > 1:
+        sds, z = jnp.exp(theta[known.sds]), jnp.split(theta, [known.d, *ends[:-1]])[1:]
+        if not has_slope:
+            effect = sum(sd * one[own] for sd, one, own in zip(sds, z, table.T, strict=True))
+        else:
+            effect = sds[0] * z[0][codes]
             cosine = jnp.tanh(theta[known.d - 1])
             slope = cosine * z[0] + jnp.sqrt(1.0 - cosine**2) * z[1]
             effect += sds[1] * slope[codes] * x
         value = known.log_density(known.predictor(theta) + effect, theta).sum()
-        return -value - known.log_prior(theta) + 0.5 * (z**2).sum()
+        return -value - known.log_prior(theta) + 0.5 * (theta[known.d :] ** 2).sum()
 
     return Target(potential, np.zeros(d), np.eye(d), known.reported)
 
@@ -96,7 +100,7 @@ class _Known:
         mean, self.sd, self.p = X.mean(axis=0), X.std(axis=0), X.shape[1]
         self.Z = jnp.asarray((X[some] - mean) / self.sd)
         self.is_normal, self.slope = data.family == "normal", data.slope
-        self.n_effects = 1 if data.slope is None else 2
+        self.n_effects = data.codes.reshape(len(y), -1).shape[1] if data.slope is None else 2
         self.unit = y.std() if self.is_normal else 1.0
         rate = y.sum() / (len(y) if data.exposure is None else data.exposure.sum())
         link = {"normal": float, "poisson": np.log, "binomial": logit}[data.family]
@@ -107,7 +111,7 @@ class _Known:
         self.y = jnp.asarray((y[some] - self.centre) / self.unit if self.is_normal else y[some])
         first = self.p + 1 + self.is_normal
         self.sds = slice(first, first + self.n_effects)
-        self.d = first + (1 if self.n_effects == 1 else 3)
+        self.d = self.sds.stop + (data.slope is not None)
 
     def predictor(self, theta):
         return self.offset + self.Z @ theta[: self.p] + theta[self.p]
@@ -123,7 +127,7 @@ class _Known:
         t = theta[self.p + 1 : self.sds.stop]
         value = -0.5 * (theta[: self.p + 1] ** 2).sum() / SCALE**2
         value += (t - 2.0 * jnp.log1p(jnp.exp(2.0 * t) / (3.0 * SCALE**2))).sum()
-        if self.n_effects > 1:
+        if self.slope is not None:
             value += jnp.log1p(-(jnp.tanh(theta[self.d - 1]) ** 2))
         return value
 
@@ -132,7 +136,7 @@ class _Known:
         slopes = theta[..., : self.p] * self.unit / self.sd
         intercept = self.centre + self.unit * theta[..., self.p : self.p + 1]
         scales = np.full(self.sds.stop - self.p - 1, self.unit)
-        if self.n_effects > 1:
+        if self.slope is not None:
             scales[-1] /= self.sd[self.slope]
         parts = [slopes, intercept, np.exp(theta[..., self.p + 1 : self.sds.stop]) * scales]
         return np.concatenate([*parts, np.tanh(theta[..., self.sds.stop : self.d])], axis=-1)
@@ -140,10 +144,11 @@ class _Known:
 
 def names(data):
     """What is reported, by the names that skpmd gives."""
-    *columns, factor = data.names
+    p = data.columns.shape[1]
+    columns, factors = data.names[:p], data.names[p:]
     found = [*(f"b[{one}]" for one in columns), "a"]
     found += ["sigma"] if data.family == "normal" else []
-    found.append(f"sd[{factor}]")
+    found += [f"sd[{factor}]" for factor in factors]
     if data.slope is not None:
-        found += [f"{kind}[{factor}:{columns[data.slope]}]" for kind in ("sd", "cor")]
+        found += [f"{kind}[{factors[0]}:{columns[data.slope]}]" for kind in ("sd", "cor")]
     return found
