@@ -235,7 +235,7 @@ IN_STUDY = {
         "ratio": "CPU seconds of NUTS for as many effective draws, its warm-up in, over ours",
         "ratio_as_is": "CPU seconds of that run of NUTS over ours, whatever they are worth",
         "sd": "estimated sd of groups, or its posterior mean; .9 was drawn from",
-        "sd_gap": "estimated group sd less the posterior mean, in posterior sds; crossed: the largest",
+        "sd_gap": "estimated group sd less the posterior mean; crossed: the largest",
         "seed": "seed of the fit",
     },
     "linear": {

@@ -187,7 +187,7 @@ def naming_singular_columns(X):
             f"Rounding has made the posterior of these columns singular ({error}). Column {j} of X "
             f"has the mean {mean[j]:g} and the standard deviation {sd[j]:g}: "
             "subtract means and divide by standard deviations, for example by "
-            "sklearn.preprocessing.StandardScaler."
+            "sklearn.preprocessing.StandardScaler; fit_intercept=True does so inside."
         ) from error
 
 

@@ -307,6 +307,8 @@ def _clusters(white, w, n_components, rng):
     if n_components == 1:
         return np.ones((len(w), 1))
     draws = white[systematic(w, len(w), rng)]
+    if not np.ptp(draws, axis=0).max() > np.sqrt(np.finfo(float).tiny):  # Distances are zero.
+        return np.ones((len(w), 1))
     centres = np.unique(draws, axis=0)
     if len(centres) > n_components:
         centres, label = kmeans2(draws, n_components, minit="++", rng=rng)

@@ -69,7 +69,7 @@ def _typical(part, sample, variance):
     scales = column_scales(X)
     if n > 1:
         return scales * np.sqrt(len(scales))
-    return np.array([np.linalg.norm(scales)])
+    return np.array([np.linalg.norm(scales) or np.hypot.reduce(scales)])  # Squares may be zero.
 
 
 def _norm(X):

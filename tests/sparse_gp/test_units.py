@@ -76,6 +76,11 @@ def test_columns_in_any_units_say_the_same(units, approximation):
     np.testing.assert_allclose(other.predict(X * units), plain.predict(X), atol=0.01)
 
 
+def test_typical_distances_whose_squares_are_zero_are_numbers():
+    X = np.array([[-1.3e-301], [1.2e-301]])
+    assert SparseGPRegressorPMD().fit(X, [-1.0, 1.0]).predict(X) @ [-1.0, 1.0] > 0.0
+
+
 @pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
 def test_rows_past_all_numbers_of_length_scales_have_the_prior(approximation):
     X, y = plane(60)
