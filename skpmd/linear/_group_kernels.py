@@ -102,8 +102,8 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
     scratch, mean, spread, slope = numbers[4], numbers[5], numbers[6], numbers[7]
     low[:], high[:] = -math.inf, math.inf
     for step in range(_PASSES):
-        before[:] = z
         for i in range(m):
+            before[i] = z[i]
             at[i] = min(max(sd[i] * z[i], -_MAX), _MAX)
         _exponential(at, B, scratch)
         if kind == _POISSON:
@@ -111,7 +111,9 @@ def _modes(kind, raised, total, hits, sd, z, precision, before, rest, chance):
                 mean[i] = total[i] * B[i]
                 spread[i] = mean[i]
         else:
-            factor[:], mean[:], spread[:] = B, 0.0, 0.0
+            mean[:], spread[:] = 0.0, 0.0
+            for i in range(m):
+                factor[i] = B[i]
             for j in range(len(raised)):
                 p, q = chance[j], rest[j]
                 _odds(raised[j], factor, q, p)
@@ -200,7 +202,8 @@ def _differentiate(table, y, rest, chance, factor, share, by_node, scratch):
             of_node = by_node[first : first + m]
             for i in range(m):
                 of_node[i] += scratch[i]
-        table[j] = of_row
+        for i in range(m):
+            table[j, i] = of_row[i]
 
 
 @njit(**_KERNEL)
@@ -332,7 +335,8 @@ def integrate_intercepts(
                 for i in range(m):
                     table[j, i] = weight[j] * (y[j] - of_counts[0, i] * sums[i])
         else:
-            weights[:] = at
+            for k in range(size):
+                weights[k] = at[k]
             _differentiate(
                 table[lo:hi], y[lo:hi], rest, chance, factors, weights, share, single[3, :m]
             )
