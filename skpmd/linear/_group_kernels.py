@@ -22,7 +22,7 @@ _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: 
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
 _MAX_PRODUCT, _MAX_SINGLE = 640.0, 80.0  # Logs of products are to be smaller.
 _FAR = 11.0  # From a centre in prior sds; nodes beyond add nothing.
-_LEAST = -75.0  # Logs of what nodes add to a sum, next to a centre's, that are as good as none.
+_MIN_LOG = -75.0  # Logs of what nodes add to a sum, next to a centre's, that are as good as none.
 _FEW = 8  # Particles of which no vectors are made.
 _f = np.float32
 
@@ -302,7 +302,7 @@ def integrate_intercepts(
                 at[k] = weights[k] / np.float64(ratio[k])
             for k in range(size):
                 one_of, log_of = at[k], share[k]
-                at[k] = one_of if log_of > _LEAST else 0.0
+                at[k] = one_of if log_of > _MIN_LOG else 0.0
         sums[:] = 0.0
         for k in range(K):
             for i in range(m):

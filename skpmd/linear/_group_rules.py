@@ -23,7 +23,7 @@ _PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, a
 _MANY = 64  # Particles that are parted by the size of effects.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
 # Sums of integrals may vary by so many nats between particles, of which a few numbers are seen.
-_MAX_VARIATION, _MOST, _NUMBERS = 0.05, 16, 1 << 22
+_MAX_VARIATION, _MAX_SEEN, _NUMBERS = 0.05, 16, 1 << 22
 
 
 class _Rules:
@@ -91,7 +91,7 @@ def probes(known, some):
 def chosen_rules(evaluate, n_groups, root, rules, is_easy):
     """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
 
-    It takes both, with -1 for a group that is settled, and returns integrals (m, G) and moments.
+    It takes both, with -1 for a group that has converged, and returns integrals (m, G) and moments.
     Tolerances are over ``root``. Where it ``is_easy`` panels are for what no other rule settles.
     """
     tolerance = TOLERANCE / root
@@ -114,13 +114,13 @@ def chosen_rules(evaluate, n_groups, root, rules, is_easy):
         is_open = rule >= 0
         change = np.abs(values - last).max(axis=0)
         if has_panels:
-            is_settled = change < tolerance
-            best = np.where(is_open & is_settled, k, best)
+            has_converged = change < tolerance
+            best = np.where(is_open & has_converged, k, best)
         else:
-            is_settled, best = change < 5.0 * tolerance, np.where(is_open, k, best)
+            has_converged, best = change < 5.0 * tolerance, np.where(is_open, k, best)
             start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :2]), start)
             last = np.where(is_open, values, last)
-        rule = np.where(is_open & ~is_settled, k + 1, -1)
+        rule = np.where(is_open & ~has_converged, k + 1, -1)
     return start, best
 
 
@@ -137,13 +137,13 @@ def together(parts):
     return out
 
 
-def unsettled_reasons(model, rows, particles):
+def unconverged_reasons(model, rows, particles):
     """Reasons not to trust integrals, a tuple: what they change by with the next rule.
 
     Of weighted `Particles` some are looked at that carry the posterior; a change that is alike at
     all of them is one of the evidence alone.
     """
-    m = int(np.clip(_NUMBERS // max(1.0, rows.total), 4, _MOST))
+    m = int(np.clip(_NUMBERS // max(1.0, rows.total), 4, _MAX_SEEN))
     chosen = systematic(weights(particles.log_ratio), m, np.random.default_rng(0))
     change = model.changes(particles.theta[chosen], rows.whole())
     total = change.sum(axis=1).std()
@@ -152,7 +152,7 @@ def unsettled_reasons(model, rows, particles):
     G, of_group = change.shape[1], change.std(axis=0)
     n = max(1, int((of_group > _MAX_VARIATION / G).sum()))
     return (
-        f"integrals over the effects of {n} of {G} groups are not settled by the largest rule of "
-        f"quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
+        f"integrals over the effects of {n} of {G} groups have not converged under the largest rule "
+        f"of quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
         "rows of a group tell of, so lower group_prior_scale, or join groups of few rows",
     )

@@ -268,7 +268,7 @@ class GroupedModel(GeneralisedLinearModel):
             more = by_factor, np.zeros(phi.shape), moments.transpose(2, 0, 1)
             return values.T, table.T, *more
 
-        def settled(some):
+        def chosen(some):
             own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
 
             def evaluate(start, rule):
@@ -281,7 +281,7 @@ class GroupedModel(GeneralisedLinearModel):
             return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
 
         level = octaves(factor)
-        found = {k: settled(np.flatnonzero(level == k)) for k in np.unique(level)}
+        found = {k: chosen(np.flatnonzero(level == k)) for k in np.unique(level)}
         if self._is_next:
             last = rules.n - 1
             found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}

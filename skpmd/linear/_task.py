@@ -31,7 +31,7 @@ from skpmd.linear._earlier_rows import (
 from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._group_effects import effects_of
-from skpmd.linear._group_rules import unsettled_reasons
+from skpmd.linear._group_rules import unconverged_reasons
 from skpmd.linear._make_model import (
     LinearParameters,
     axes_of,
@@ -138,7 +138,7 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
         outcome = given_earlier(outcome, model, earlier)
     family = getattr(task.prior.response, "family", None)
     if getattr(family, "groups", None) is not None:
-        reasons = unsettled_reasons(model, task.rows, outcome.particles)
+        reasons = unconverged_reasons(model, task.rows, outcome.particles)
         outcome = outcome.with_findings(reasons=outcome.findings.reasons + reasons)
     shown = Shown(seen, frame=task.prior.response.frame(task.prior.units), **axes)
     results = results_of(

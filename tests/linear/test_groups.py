@@ -144,9 +144,11 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
         monkeypatch.setattr(module, "rules_of", lambda n: few)
     monkeypatch.setattr(_groups, "_OF_SEARCHES", 1)
     model = BayesianGLMRegressorPMD("binomial", groups=[1], random_state=0)
-    with pytest.warns(ConvergenceWarning, match="of 60 groups are not settled by the largest rule"):
+    with pytest.warns(
+        ConvergenceWarning, match="of 60 groups have not converged under the largest rule"
+    ):
         model.fit(X, y)
-    assert any("not settled" in text for text in model.diagnostics_["warnings"])
+    assert any("not converged" in text for text in model.diagnostics_["warnings"])
 
 
 @pytest.mark.parametrize("slope", [False, True])
