@@ -152,7 +152,7 @@ def unconverged_reasons(model, rows, particles):
     G, of_group = change.shape[1], change.std(axis=0)
     n = max(1, int((of_group > _MAX_VARIATION / G).sum()))
     return (
-        f"integrals over the effects of {n} of {G} groups have not converged under the largest rule "
-        f"of quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
+        f"integrals over effects of {n} of {G} groups have not converged under the largest rule of "
+        f"quadrature, and log weights vary by {total:.2f} nats for that: effects vary more than "
         "rows of a group tell of, so lower group_prior_scale, or join groups of few rows",
     )
