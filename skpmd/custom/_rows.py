@@ -171,6 +171,8 @@ def of_parts(model, rows, theta):
         return ()
     batch, theta = next(iter(rows.whole())), theta[:_N_COMPARED]
     n = len(batch.weight)
+    if n < 2:
+        return ()
     parts = [batch.take(part, select) for part in (slice(n // 2), slice(n // 2, None))]
     whole = model.log_likelihood(theta, batch)
     both = sum(model.log_likelihood(theta, one) for one in parts)

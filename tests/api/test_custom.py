@@ -47,6 +47,7 @@ def check_exact(pmd, X):
     [
         {},
         {"batch_size": 10},
+        {"batch_size": 1},
         {"batch_size": 7, "sampling": "replacement"},
         {"step_size": 0.2},
         {"step_offset": 0.0, "batch_size": 20},
