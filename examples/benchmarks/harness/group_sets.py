@@ -12,7 +12,7 @@ from scipy.special import expit
 from . import datasets
 
 SHIPPED = ("contraception", "epil", "radon", "sleepstudy")
-MIN_ESS = 10_000  # of a reference of our own
+MIN_ESS = 4_000  # of a reference of our own
 
 
 class GroupedRows(NamedTuple):
@@ -142,12 +142,12 @@ def designs(share=1):
     yield drawn("pairs", "binomial", rng.integers(2, 6, 5000 // share), 1.5, column=zero_one)
     for n in (1, 2, 3):
         yield drawn(f"groups-{n}", "poisson", [20] * n, 0.7)
-    yield drawn("no-effects", "poisson", [10] * 30, 0.0)
-    yield drawn("one-large", "binomial", [500] + [1] * 30, 1.0)
+    yield drawn("no-effects", "poisson", [6] * 15, 0.0)
+    yield drawn("one-large", "binomial", [300] + [1] * 20, 1.0)
     yield drawn("singletons", "binomial", [1] * 60, 1.0)
-    yield drawn("unbalanced", "normal", np.geomspace(1, 60, 25).astype(int), 0.5)
+    yield drawn("unbalanced", "normal", np.geomspace(1, 40, 15).astype(int), 0.5)
     yield drawn(
-        "weights-exposure", "poisson", np.geomspace(1, 40, 20).astype(int), 0.8,
+        "weights-exposure", "poisson", np.geomspace(1, 25, 12).astype(int), 0.8,
         exposure=lambda rng, n: rng.uniform(0.2, 5.0, n),
         weight=lambda rng, n: rng.integers(1, 4, n).astype(np.float64),
     )  # fmt: skip

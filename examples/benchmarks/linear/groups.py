@@ -4,7 +4,7 @@ Priors are those of `BayesianGLMRegressorPMD` with ``prior_scale=2.5``. Referenc
 (60 districts, single trials), epil (59 patients, counts), radon (85 counties, numbers) and
 sleepstudy (18 people, numbers, a slope each) are shipped with these sets, with moments of each
 group's effects; those of odd designs are runs of NUTS on the likelihood that a trapezium rule of
-401 nodes integrates, and are kept in the cache. Errors of means are in posterior sds, those of sds
+241 nodes integrates, and are kept in the cache. Errors of means are in posterior sds, those of sds
 relative; coefficients, intercept, sigma, group sds and a correlation count. Kinds of rows:
 
 * ``posterior``: a fit with defaults but for ``prior_scale``, a row a seed, warm. ``max_effect`` is

@@ -45,7 +45,7 @@ def joint_target(data):
     return Target(potential, np.zeros(d), np.eye(d), known.reported)
 
 
-def marginal_target(data, n_nodes=401):
+def marginal_target(data, n_nodes=241):
     """The posterior of intercepts that a trapezium rule integrates, in whitened coordinates.
 
     Groups with the same rows are integrated once.
