@@ -122,10 +122,12 @@ class GroupColumns:
                 "fit with groups=None, or a named prior."
             )
 
-    def _in_order(self, codes, groups):
+    def _in_order(self, codes, weight, groups):
         """Codes (n, F) of several factors with that first whose effects are integrated out."""
         if codes is None or codes.ndim == 1:
             return codes
+        if weight is not None:  # Rows without a weight may be of any level.
+            codes = np.where((weight > 0.0)[:, None], codes, np.maximum(codes, 0.0))
         for name, column in zip(self._factors, codes.T, strict=True):
             if column.min() < 0:
                 raise ValueError(
@@ -239,7 +241,7 @@ class GroupColumns:
             self._refuse_several("partial_fit")
             self._refuse_split_groups(codes, n_known)
         response = self._with_groups(response, labels, self._features())
-        return self._in_order(codes, response.family.groups), response
+        return self._in_order(codes, weight, response.family.groups), response
 
     def _refuse_several(self, what):
         """ValueError, with what to do, of what there is with one factor only."""
@@ -321,9 +323,16 @@ class GroupColumns:
         groups = Factors(groups, others, tuple(order), has_levels)
         return response._replace(family=grouped(response.family, groups))
 
+    @property
+    def _at_population(self):
+        """Whether effects are zero; ``groups_at`` may have been set since the fit."""
+        if self.groups_at not in ("own", "population"):
+            raise ValueError(f"groups_at must be 'own' or 'population', got {self.groups_at!r}.")
+        return self.groups_at == "population"
+
     def _effects_of(self, X, codes):
         """`RowEffects` of columns with coefficients; None without groups, and of the population."""
-        if codes is None or self.groups_at == "population":
+        if codes is None or self._at_population:
             return None
         slope = slope_of(self._groups_of_fit, X, self._state.units.centre)
         return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slope)
@@ -332,7 +341,7 @@ class GroupColumns:
     def _particles_averaged(self):
         """Those that predictions average over: places, (m,) or all, and weights (m,)."""
         effects = self._state.effects
-        if effects is None or self.groups_at == "population":
+        if effects is None or self._at_population:
             return slice(None), self.posterior_.weights
         chosen = _each(effects)[0].particles
         return chosen, np.full(len(chosen), 1.0 / len(chosen))

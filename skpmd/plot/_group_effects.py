@@ -98,7 +98,8 @@ class GroupEffectsDisplay(Display):
         estimator : estimator
             Estimator fitted with ``groups``, or a pipeline, a search and the like around one.
         effect : int or str, default=0
-            The effect, by its name or place in ``group_effects_.names``: 0 is the intercept.
+            The effect, by its name or place in ``group_effects_.names``: 0 is the intercept. Of an
+            estimator with several factors it is the name of one of these.
         max_rows : int, default=60
             Largest number of groups drawn: of more, those with the largest and the smallest means,
             half of each. The title says how many are not shown.
@@ -122,6 +123,10 @@ class GroupEffectsDisplay(Display):
                 "as groups=['school']."
             )
         levels, max_rows = check_levels(levels), check_count("max_rows", max_rows)
+        if isinstance(effects, dict):
+            if effect not in effects:
+                raise ValueError(f"effect must be a factor among {list(effects)}, got {effect!r}.")
+            effects, effect = effects[effect], 0
         j = effects.place_of(effect)
         order, G = np.argsort(-effects.mean[:, j], kind="stable"), len(effects.labels)
         if G > max_rows:

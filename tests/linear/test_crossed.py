@@ -293,3 +293,30 @@ def test_what_several_factors_do_not_have_is_refused():
     assert len(model.set_params(random_state=0).fit(X, y).prior_summary()["prior"]) == 8
     with pytest.raises(ValueError, match="exact function of the columns and the groups"):
         BayesianGLMRegressorPMD(groups=[1, 2]).fit(X, np.sin(X[:, 1]) + np.cos(X[:, 2]))
+
+
+def rows_of_two_factors(n=60):
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.normal(size=n), rng.integers(0, 6, n), rng.integers(0, 3, n)])
+    return X, X[:, 0] + X[:, 1] / 3.0 + rng.normal(size=n)
+
+
+def test_rows_without_a_weight_need_no_level():
+    X, y = rows_of_two_factors()
+    X[5, 2], model = np.nan, BayesianGLMRegressorPMD(groups=[1, 2], random_state=0)
+    weight = np.where((X[:, 2] == 0.0) | np.isnan(X[:, 2]), 0.0, 1.0)
+    some = clone(model).fit(X[weight > 0.0], y[weight > 0.0])
+    fit = model.fit(X, y, sample_weight=weight)
+    assert fit.group_effects_["x2"].labels.tolist() == [1.0, 2.0]
+    # Columns are centred and scaled by weighted sums, which differ by rounding only.
+    np.testing.assert_allclose(fit.predict(X), some.predict(X), atol=1e-6)
+    with pytest.raises(ValueError, match="no label in row 5"):
+        model.fit(X, y)
+
+
+def test_groups_at_that_is_set_after_the_fit_is_checked():
+    X, y = rows_of_two_factors()
+    for groups in [1], [1, 2]:
+        fit = BayesianGLMRegressorPMD(groups=groups, random_state=0).fit(X, y)
+        with pytest.raises(ValueError, match="groups_at must be 'own' or 'population', got 'pop'"):
+            fit.set_params(groups_at="pop").predict(X)

@@ -5,6 +5,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from skpmd import BayesianGLMRegressorPMD
 from skpmd.plot import GroupEffectsDisplay
 from tests.plot.displays import classifier, groups
 from tests.plot.test_intervals import drawn
@@ -54,3 +55,15 @@ def test_pipelines_are_looked_into():
     model = make_pipeline(FunctionTransformer(), type(groups())(groups=[1], random_state=0))
     display = GroupEffectsDisplay.from_estimator(model.fit(X, X[:, 1] + np.sin(X[:, 0])))
     assert sorted(display.names) == ["0.0", "1.0", "2.0"]
+
+
+def test_of_several_factors_one_is_drawn():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=60), rng.integers(0, 6, 60), rng.integers(0, 3, 60)])
+    y = X[:, 0] + X[:, 1] + rng.normal(size=60)
+    model = BayesianGLMRegressorPMD(groups=[1, 2], random_state=0).fit(X, y)
+    display = GroupEffectsDisplay.from_estimator(model, effect="x2")
+    effects = model.group_effects_["x2"]
+    np.testing.assert_array_equal(display.center, np.sort(effects.mean[:, 0])[::-1])
+    with pytest.raises(ValueError, match=r"effect must be a factor among \['x1', 'x2'\], got 0"):
+        GroupEffectsDisplay.from_estimator(model)
