@@ -139,7 +139,7 @@ class GroupColumns:
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """See `skpmd.merge`; effects of groups need the rows of these."""
         for one in (self, *estimators):
-            one._refuse_several("merges")
+            one._refuse_several("skpmd.merge")
         for k, one in enumerate(estimators):
             if X is None and one._groups_of_fit is not None and one._state.retained is None:
                 raise ValueError(
@@ -243,12 +243,16 @@ class GroupColumns:
         response = self._with_groups(response, labels, self._features())
         return self._in_order(codes, weight, response.family.groups), response
 
-    def _refuse_several(self, what):
-        """ValueError, with what to do, of what there is with one factor only."""
-        if len(self._factors) > 1:
+    def _refuse_several(self, what, groups=None):
+        """ValueError, with what to do, of what there is with one factor only.
+
+        ``groups`` are those of a fit, by default those that parameters name.
+        """
+        names = self._factors if groups is None else [one.factor for one in groups.factors]
+        if len(names) > 1:
             raise ValueError(
-                f"groups={self.groups!r} are several factors, with which {what} are not there: "
-                "name one of them, or call fit with all rows."
+                f"groups={names!r} are several factors, and {what} takes one: name one of them, or "
+                "call fit with all rows."
             )
 
     def _with_weight(self, codes, labels, weight, n_known):
@@ -358,7 +362,7 @@ class GroupColumns:
         groups = self._groups_of_fit
         if groups is None:
             return None
-        self._refuse_several("draws of the prior")
+        self._refuse_several("sample_prior_y", groups)
         first = self._n_slopes + self._state.fit_intercept + response.n_own
         sds = theta[:, first : first + len(groups.dispersions.names)]
         return effects_of_prior(response.family, GroupedModel.factor(sds), rng)
@@ -381,8 +385,8 @@ class GroupColumns:
         """See `LeftOut`: None without groups, for rows are independent given particles."""
         check_is_fitted(self)
         groups = self._groups_of_fit
-        if groups is not None and groups.others:
-            self._refuse_several("estimates that leave rows or groups out")
+        if groups is not None:
+            self._refuse_several("leaving rows or groups out", groups)
         if by is not None and (groups is None or by not in self._names_of_groups()):
             known = "it has none" if groups is None else f"they are of {groups.factor!r}"
             raise ValueError(f"by={by!r} is no column of groups of the fit: {known}.")

@@ -135,7 +135,7 @@ class RoleColumns(GroupColumns):
         """
         X, offset, trials, codes = self._split(X)
         if codes is not None:
-            self._refuse_several("likelihoods of rows")
+            self._refuse_several("a likelihood of rows", self._groups_of_fit)
         y, response = self._numbers(y), self._state.response
         response.family.check(y, trials)
         model = response.model(AsTheyAre(), self._state.fit_intercept, self._state.units.shift)
