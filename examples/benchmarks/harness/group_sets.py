@@ -143,8 +143,6 @@ def designs(share=1):
     for n in (1, 2, 3):
         yield drawn(f"groups-{n}", "poisson", [20] * n, 0.7)
     yield drawn("no-effects", "poisson", [6] * 15, 0.0)
-    yield drawn("one-large", "binomial", [300] + [1] * 20, 1.0)
-    yield drawn("singletons", "binomial", [1] * 60, 1.0)
     yield drawn("unbalanced", "normal", np.geomspace(1, 40, 15).astype(int), 0.5)
     yield drawn(
         "weights-exposure", "poisson", np.geomspace(1, 25, 12).astype(int), 0.8,
