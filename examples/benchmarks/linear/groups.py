@@ -16,8 +16,8 @@ relative; coefficients, intercept, sigma, group sds and a correlation count. Kin
 * ``point``: estimates of GPBoost, and of statsmodels for numbers: CPU, and the largest distance of
   an estimated group sd from the posterior mean of the reference, in posterior sds.
 * ``design``: a fit of 5,000 groups of two to five single trials, of one, two and three groups, of
-  groups without effects, of unbalanced numbers, and of counts with exposure and weights. A row whose errors are past the
-  bounds of posteriors is to have a warning.
+  groups without effects, of unbalanced numbers, and of counts with exposure and weights. A row
+  whose errors are past the bounds of posteriors is to have a warning.
 * ``many``: single trials, ten columns: 100,000 and 1,000,000 rows in 10,000 groups, in a process of
   its own with one thread. ``memory`` is the largest memory above that before the fit over that of
   X. GPBoost's point estimates of the same rows beside.
