@@ -318,6 +318,16 @@ class OneLogit(LinearModel):
         curvature = curvature[:, None]
         return slope[:, None], curvature, lambda change: curvature * change
 
+    def remainders(self, mean, chol, batch):
+        """Sizes (n,) of what a quadratic at the mean lacks of each row, under the posterior."""
+
+        def of(piece):
+            X, y, weight = self.design(piece)
+            curvature = self.expected(X @ mean, np.zeros(len(X)), y, weight)[1]
+            return curvature * cubed(X @ chol)
+
+        return np.concatenate(list(in_order(of, self._designs([batch]))))
+
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their logits."""
 
@@ -328,6 +338,12 @@ class OneLogit(LinearModel):
             return white, self.expected_third(X @ mean, spread, y, weight)
 
         return in_order(of, self._designs(batches))
+
+
+def cubed(white):
+    """Cubes (n,) of the lengths of rows."""
+    squared = np.einsum("ij,ij->i", white, white)
+    return squared * np.sqrt(squared)
 
 
 def _largest_of(one, other, max_rows):

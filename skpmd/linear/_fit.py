@@ -11,11 +11,13 @@ from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
 from skpmd.engine.loop import Outcome, drive, states_of_fit
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.particles import draw_prior, effective_sample_size
+from skpmd.engine.particles import draw_prior, effective_sample_size, systematic, weights
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.linear._earlier_rows import TiltedPrior
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.proposals.control_variates import error_of, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -37,6 +39,8 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
+# The error of weights by a sample of rows is seen at so many particles, and is at most so large.
+_N_SEEN, _MAX_ERROR_OF_WEIGHTS = 128, 0.015
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
 _MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
@@ -199,9 +203,11 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         source = "prior" if hierarchical else proposal
         outcome = _by_steps(model, rows, source, options, rng, last)
         return outcome, options.max_iter, OF_STEPS
-    states = (_by_moves if hierarchical else _by_weights_or_moves)(
-        model, ReportedBatches(rows.whole()), parameters, options, rng
-    )
+    whole = ReportedBatches(rows.whole())
+    if hierarchical:
+        states = _by_moves(model, whole, parameters, options, rng)
+    else:
+        states = _by_sample_or_all(model, rows, whole, parameters, options, rng)
     with bar_of_rounds() as report:
         outcome = drive(states, report)
     chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
@@ -240,6 +246,27 @@ def _by_moves(model, batches, parameters, options, rng):
     notes = {"method": "Hamiltonian moves from a normal prior's posterior"}
     for outcome in move_hierarchical(model, batches, options.n_particles, options.power, rng):
         yield outcome.with_findings(notes=notes)
+
+
+def _by_sample_or_all(model, rows, whole, parameters, options, rng):
+    """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
+    takes_samples = parameters.moves != "always" and not model.is_conjugate
+    sample = None
+    if takes_samples and hasattr(model, "remainders"):
+        sample = sampled(model, rows, options.power, rng)
+    if sample is not None:
+        rest = sample.rest.times(options.power)
+        tilted = model.with_prior(TiltedPrior(model.prior, rest))
+        never, last = parameters._replace(moves="never"), None
+        for last in _by_weights_or_moves(tilted, sample.batches, never, options, rng):
+            particles = last.particles
+            particles = particles._replace(log_prior=model.log_prior(particles.theta))
+            yield last._replace(particles=particles)
+        chosen = systematic(weights(particles.log_ratio), _N_SEEN, np.random.default_rng(0))
+        error = options.power * error_of(model, sample, particles.theta[chosen])
+        if error <= _MAX_ERROR_OF_WEIGHTS and not convergence_warnings(last):
+            return
+    yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 
 
 def _by_weights_or_moves(model, batches, parameters, options, rng):
