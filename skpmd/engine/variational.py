@@ -45,7 +45,7 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
         return cho_solve(cho_factor(at[1], lower=True), at[0])
 
     mean, (_, precision), _ = newton(target, solve, start, target(start), max_iter, tol)
-    return Gaussian(mean, _chol_of_inverse(precision))
+    return Gaussian(mean, chol_of_inverse(precision))
 
 
 def newton(target, solve, mean, at, max_iter, tol):
@@ -94,7 +94,7 @@ def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e
         while True:
             mixed = (1.0 - gamma) * precision + gamma * target
             move = cho_solve(cho_factor(mixed, lower=True), gradient)
-            ahead = Gaussian(q.mean + gamma * move, _chol_of_inverse(mixed))
+            ahead = Gaussian(q.mean + gamma * move, chol_of_inverse(mixed))
             new = model.gaussian_target(ahead.mean, ahead.chol @ ahead.chol.T, batches, b)
             # Residuals in posterior standard deviations.
             size, size_ahead = np.sqrt(gradient @ move), np.linalg.norm(ahead.chol.T @ new[0])
@@ -109,7 +109,7 @@ def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e
     return q
 
 
-def _chol_of_inverse(precision):
+def chol_of_inverse(precision):
     """Lower Cholesky factor of the inverse of a symmetric positive definite matrix."""
     inverse = np.linalg.inv(precision)
     return np.linalg.cholesky(0.5 * (inverse + inverse.T))

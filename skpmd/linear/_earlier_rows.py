@@ -22,6 +22,7 @@ import numpy as np
 from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._rows.rows import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
+from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
@@ -202,13 +203,14 @@ def _in(prior, earlier):
     return earlier._replace(rows=rows, rest=rest)
 
 
-def rows_for_later(model, rows, power, posterior, prior, earlier):
+def rows_for_later(model, rows, power, posterior, prior, earlier, sample=None):
     """The `EarlierRows` of a `Posterior`; None where values of its density are enough.
 
     They are where the rows are many, and the coefficients few. ``rows`` is a `Batch` of all that
     it was found from at this ``power`` of the likelihood, of which ``earlier`` came with its
     prior, under the `PriorOfRows` that there was before. Where that is a density itself, or has
-    coordinates beyond the coefficients, a density has to be enough.
+    coordinates beyond the coefficients, a density has to be enough. A ``sample`` may have stood for
+    all rows.
     """
     m, d = posterior.particles.shape
     if not (isinstance(prior.parameters.prior, str) and model.prior.has_gaussian):
@@ -221,35 +223,38 @@ def rows_for_later(model, rows, power, posterior, prior, earlier):
     rows = rows._replace(weight=power * rows.weight)
     rest = None if earlier is None else earlier.rest
     if is_much:
-        rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
+        rows, rest = _reduced(model, rows, n_numbers, posterior, rest, sample and sample.times(power))
     elif earlier is None:
         rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
     return EarlierRows(rows, prior, rest, known)
 
 
-def _reduced(model, rows, n_numbers, posterior, before):
+def _reduced(model, rows, n_numbers, posterior, before, sample):
     """As many rows as take the room of the particles, and the `Expansion` of all others.
 
     No rows are retained where the likelihood of all of them is all but normal.
     """
     mean, chol = posterior.mean(), cholesky(posterior.cov())
     is_retained = np.zeros(len(n_numbers), dtype=bool)
-    rest = _normal(model, rows, mean, chol, posterior)
+    if sample is None:
+        rest = _normal(model, [rows], mean, chol, posterior)
+    else:
+        rest = _normal(model, sample.batches, mean, chol, posterior).plus(sample.rest)
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_retained[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        rest = _normal(model, rows.take(~is_retained), mean, chol, posterior)
+        rest = _normal(model, [rows.take(~is_retained)], mean, chol, posterior)
     return rows.take(np.flatnonzero(is_retained)), rest if before is None else rest.plus(before)
 
 
-def _normal(model, rows, mean, chol, posterior):
+def _normal(model, batches, mean, chol, posterior):
     """The `Expansion` of rows: their mean gradient and second derivatives under the posterior."""
-    target = model.gaussian_target(mean, chol @ chol.T, [rows])
+    target = model.gaussian_target(mean, chol @ chol.T, batches)
     of_prior = model.prior.expected(mean, np.linalg.norm(chol, axis=1))
     slope, precision = target[0] - of_prior[0], target[1] - precision_matrix(of_prior[1])
     rest = Expansion(mean, slope, precision)
     chosen = systematic(posterior.weights, _N_CHECKED, np.random.default_rng(0))
     some = posterior.particles[chosen]
-    gap = model.log_likelihood(some, rows) - rest.value(some)
+    gap = log_likelihood(model, some, batches) - rest.value(some)
     return rest._replace(constant=float(gap.mean()), misfit=float(gap.std()))

@@ -40,7 +40,7 @@ _MIN_SHARE = 0.3
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
 # The error of weights by a sample of rows is seen at so many particles, and is at most so large.
-_N_SEEN, _MAX_ERROR_OF_WEIGHTS = 128, 0.015
+_N_SEEN, _MAX_ERROR_OF_WEIGHTS = 128, 0.02
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
 _MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
@@ -261,7 +261,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         for last in _by_weights_or_moves(tilted, sample.batches, never, options, rng):
             particles = last.particles
             particles = particles._replace(log_prior=model.log_prior(particles.theta))
-            yield last._replace(particles=particles)
+            yield last._replace(particles=particles).with_findings(sample=sample)
         chosen = systematic(weights(particles.log_ratio), _N_SEEN, np.random.default_rng(0))
         error = options.power * error_of(model, sample, particles.theta[chosen])
         if error <= _MAX_ERROR_OF_WEIGHTS and not convergence_warnings(last):

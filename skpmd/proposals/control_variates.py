@@ -16,11 +16,11 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from skpmd._rows.rows import stratified_sample
+from skpmd._rows.table import is_in_memory
 from skpmd._runtime.call import phase
-from skpmd.engine.variational import Gaussian, laplace
+from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
 _FEWEST = 4000  # Rows from which it may pay,
 _LARGEST = 0.25  # and the share of them that is looked at instead, at most.
@@ -28,11 +28,11 @@ _LARGEST = 0.25  # and the share of them that is looked at instead, at most.
 # many times as many, each to within so many posterior sds.
 _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 _OFF = 0.3  # The centre of an expansion is as near to the mode, in posterior sds,
-_MAX_STEPS = 4  # after so many Newton steps on all rows, or there is none.
+_MAX_STEPS = 8  # after so many steps on all rows, or there is none.
 _UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
-_PILOT, _PARTS, _N_CHECKED = 1024, 32, 64  # Rows and parts of a sample, and points that it is seen at.
-TARGET_ERROR = 0.005  # Of log weights, in nats; means are off by as many posterior sds at most.
-_SAFE = 1.5  # A sample is so many times as large as the pilot asks for.
+_PILOT, _PARTS, _N_CHECKED = 512, 32, 64  # Rows and parts of a sample, and points that it is seen at.
+TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
+_SAFE = 1.2  # A sample is so many times as large as the pilot asks for.
 
 
 class Expansion(NamedTuple):
@@ -80,14 +80,18 @@ class Sample(NamedTuple):
     expansions: list  # Of each part.
     n_rows: int
 
+    def times(self, power):
+        """The same of a likelihood to a power."""
+        batches = [batch._replace(weight=power * batch.weight) for batch in self.batches]
+        return self._replace(rest=self.rest.times(power), batches=batches)
+
 
 def expansion_of(model, mean, batches):
     """The `Expansion` of the log-likelihood of batches at a point (d,)."""
     slope, precision = model.gaussian_target(mean, None, batches)
-    of_prior = model.prior.expected(mean, None)
-    own = of_prior[1] if np.ndim(of_prior[1]) == 2 else np.diag(of_prior[1])
+    of_prior = model.gaussian_target(mean, None, [])
     constant = sum(float(model.log_likelihood(mean[None], batch)[0]) for batch in batches)
-    return Expansion(mean, slope - of_prior[0], precision - own, constant)
+    return Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
 
 
 @phase("expansion of all rows")
@@ -97,69 +101,62 @@ def sampled(model, rows, power, rng):
     ``rows`` are `skpmd._rows.rows.Rows`; the model offers ``remainders`` beside what `laplace`
     wants, and ``power`` is that of the likelihood.
     """
-    d, n = model.n_coordinates, len(rows)
+    n = len(rows)
     if n < _FEWEST:
         return None
-    mode = _approximate_mode(model, rows, power, rng)
-    found = None if mode is None else _centred(model, rows, mode, power)
-    if found is None:
+    start = _of_subsamples(model, rows, power, rng)
+    # Of rows in memory one batch leaves more to large products of matrices.
+    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
+    mean = None if start is None else _near_mode(model, batches, start, power)
+    if mean is None:
         return None
-    whole, gaussian = found
-    sizes = np.concatenate(
-        [model.remainders(*gaussian, batch) for batch in rows.whole()]
-    )
+    whole = expansion_of(model, mean, batches)
+    precision = model.gaussian_target(mean, None, [])[1] + power * whole.precision
+    gaussian = Gaussian(mean, chol_of_inverse(precision))
+    found = [model.remainders(*gaussian, batch) for batch in batches]
+    sizes, weight = np.concatenate(found), rows.data.weight
     if not np.isfinite(sizes).all():
         return None
-    weight = rows.data.weight
     share = _UNIFORM * weight / weight.sum()
     if sizes.sum() > 0.0:
-        share = share + (1.0 - _UNIFORM) * sizes / sizes.sum()
-    checked = np.random.default_rng(0).standard_normal((_N_CHECKED, d))
-    checked = gaussian.mean + checked @ gaussian.chol.T
+        share += (1.0 - _UNIFORM) / sizes.sum() * sizes
+    points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
+    points = mean + points @ gaussian.chol.T
     pilot = _drawn(model, rows, whole, share, _PILOT, rng)
-    error = power * error_of(model, pilot, checked)
-    n_rows = int(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2))
-    if not n_rows <= _LARGEST * n:
+    error = power * error_of(model, pilot, points)
+    n_rows = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+    if n_rows > _LARGEST * n:
         return None
     return pilot if n_rows <= _PILOT else _drawn(model, rows, whole, share, n_rows, rng)
 
 
-def _approximate_mode(model, rows, power, rng):
-    """A point near the mode, by rows that stand for all; None where there may be several."""
-    size, start = max(_FIRST, _PER_COORDINATE * model.n_coordinates), None
+def _of_subsamples(model, rows, power, rng):
+    """Laplace's approximation by rows that stand for all; None where there may be several modes."""
+    size, found = max(_FIRST, _PER_COORDINATE * model.n_coordinates), None
     while size <= _LARGEST * len(rows):
         places, counts = stratified_sample(rows.data.weight, size, rng)
         some = rows.take(places)
         some = some._replace(weight=counts * (rows.total / size))
-        if start is None:
+        if found is None:
             starts = model.starts([some])
             if len(starts) > 1:
                 return None
-            start = starts[0]
-        start = laplace(model, [some], start, power, tol=_NEAR).mean
+        found = laplace(model, [some], found.mean if found else starts[0], power, tol=_NEAR)
         size *= _GROWTH
-    return start
+    return found
 
 
-def _centred(model, rows, mean, power):
-    """The `Expansion` of all rows near the mode, and Laplace's approximation there, or None."""
+def _near_mode(model, batches, start, power):
+    """A point (d,) that is near the mode of all rows, by steps in the units of ``start``."""
+    mean, chol = start
     for _ in range(_MAX_STEPS):
-        whole = expansion_of(model, mean, rows.whole())
-        gradient, own = model.prior.expected(mean, None)
-        own = own if np.ndim(own) == 2 else np.diag(own)
-        gradient, precision = gradient + power * whole.slope, own + power * whole.precision
-        try:
-            move = cho_solve(cho_factor(precision, lower=True), gradient)
-            inverse = np.linalg.inv(precision)
-            chol = np.linalg.cholesky(0.5 * (inverse + inverse.T))
-        except (np.linalg.LinAlgError, ValueError):
-            return None
-        length = np.sqrt(gradient @ move)
+        scaled = model.log_joint_gradient(mean[None], batches, power)[1][0] @ chol
+        length = np.linalg.norm(scaled)
         if not np.isfinite(length):
             return None
         if length < _OFF:
-            return whole, Gaussian(mean, chol)
-        mean = mean + move
+            return mean
+        mean = mean + chol @ scaled
     return None
 
 
