@@ -253,6 +253,10 @@ class LinearModel(Model):
             raise NotImplementedError("Models of classes do not read offset and exposure.")
         return batch
 
+    def derivatives(self, mean, batches):
+        """Gradient and negative Hessian of the log joint density at a point (d,)."""
+        return self.gaussian_target(mean, None, batches)
+
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError

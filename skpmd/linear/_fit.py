@@ -250,21 +250,21 @@ def _by_moves(model, batches, parameters, options, rng):
 
 def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
-    takes_samples = parameters.moves != "always" and not model.is_conjugate
     sample = None
-    if takes_samples and hasattr(model, "remainders"):
+    if hasattr(model, "remainders") and not model.is_conjugate:
         sample = sampled(model, rows, options.power, rng)
     if sample is not None:
-        rest = sample.rest.times(options.power)
-        tilted = model.with_prior(TiltedPrior(model.prior, rest))
-        never, last = parameters._replace(moves="never"), None
-        for last in _by_weights_or_moves(tilted, sample.batches, never, options, rng):
+        tilted = model.with_prior(TiltedPrior(model.prior, sample.rest.times(options.power)))
+        for last in _by_weights_or_moves(tilted, sample.batches, parameters, options, rng):
             particles = last.particles
             particles = particles._replace(log_prior=model.log_prior(particles.theta))
-            yield last._replace(particles=particles).with_findings(sample=sample)
+            notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
+            last = last._replace(particles=particles).with_findings(sample=sample, notes=notes)
+            yield last
         chosen = systematic(weights(particles.log_ratio), _N_SEEN, np.random.default_rng(0))
         error = options.power * error_of(model, sample, particles.theta[chosen])
         if error <= _MAX_ERROR_OF_WEIGHTS and not convergence_warnings(last):
+            yield last.with_findings(notes={**notes, "log_weight_error": error})
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 

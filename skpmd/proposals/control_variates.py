@@ -27,8 +27,10 @@ _LARGEST = 0.25  # and the share of them that is looked at instead, at most.
 # Searches for the mode begin with so many rows, and a few for each coordinate, and go on with so
 # many times as many, each to within so many posterior sds.
 _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
-_OFF = 0.3  # The centre of an expansion is as near to the mode, in posterior sds,
-_MAX_STEPS = 8  # after so many steps on all rows, or there is none.
+# The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
+# many at most, and each ends so much nearer.
+_OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
+_TRIMS = 10
 _UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
 _PILOT, _PARTS, _N_CHECKED = 512, 32, 64  # Rows and parts of a sample, and points that it is seen at.
 TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
@@ -88,8 +90,8 @@ class Sample(NamedTuple):
 
 def expansion_of(model, mean, batches):
     """The `Expansion` of the log-likelihood of batches at a point (d,)."""
-    slope, precision = model.gaussian_target(mean, None, batches)
-    of_prior = model.gaussian_target(mean, None, [])
+    slope, precision = model.derivatives(mean, batches)
+    of_prior = model.derivatives(mean, [])
     constant = sum(float(model.log_likelihood(mean[None], batch)[0]) for batch in batches)
     return Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
 
@@ -107,27 +109,24 @@ def sampled(model, rows, power, rng):
     start = _of_subsamples(model, rows, power, rng)
     # Of rows in memory one batch leaves more to large products of matrices.
     batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
-    mean = None if start is None else _near_mode(model, batches, start, power)
-    if mean is None:
+    if start is None:
         return None
+    mean = _near_mode(model, batches, start, power)
     whole = expansion_of(model, mean, batches)
-    precision = model.gaussian_target(mean, None, [])[1] + power * whole.precision
+    precision = model.derivatives(mean, [])[1] + power * whole.precision
     gaussian = Gaussian(mean, chol_of_inverse(precision))
     found = [model.remainders(*gaussian, batch) for batch in batches]
-    sizes, weight = np.concatenate(found), rows.data.weight
+    sizes = np.concatenate(found)
     if not np.isfinite(sizes).all():
         return None
-    share = _UNIFORM * weight / weight.sum()
-    if sizes.sum() > 0.0:
-        share += (1.0 - _UNIFORM) / sizes.sum() * sizes
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    pilot = _drawn(model, rows, whole, share, _PILOT, rng)
+    pilot = _drawn(model, rows, whole, sizes, _PILOT, rng)
     error = power * error_of(model, pilot, points)
     n_rows = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
     if n_rows > _LARGEST * n:
         return None
-    return pilot if n_rows <= _PILOT else _drawn(model, rows, whole, share, n_rows, rng)
+    return pilot if n_rows <= _PILOT else _drawn(model, rows, whole, sizes, n_rows, rng)
 
 
 def _of_subsamples(model, rows, power, rng):
@@ -147,23 +146,33 @@ def _of_subsamples(model, rows, power, rng):
 
 
 def _near_mode(model, batches, start, power):
-    """A point (d,) that is near the mode of all rows, by steps in the units of ``start``."""
-    mean, chol = start
+    """A point (d,) near the mode of all rows, by their gradients in the metric of ``start``.
+
+    Where steps do not come nearer, as of columns that the rows of ``start`` do not know, they are
+    Newton's.
+    """
+    (mean, chol), before = start, np.inf
     for _ in range(_MAX_STEPS):
         scaled = model.log_joint_gradient(mean[None], batches, power)[1][0] @ chol
         length = np.linalg.norm(scaled)
-        if not np.isfinite(length):
-            return None
         if length < _OFF:
             return mean
-        mean = mean + chol @ scaled
-    return None
+        if not length < _NEARER * before:
+            break
+        mean, before = mean + chol @ scaled, length
+    return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, rows, whole, share, n, rng):
-    """A `Sample` of so many rows, drawn in proportion to their share."""
+def _drawn(model, rows, whole, sizes, n, rng):
+    """A `Sample` of so many rows, most of them drawn in proportion to sizes of their remainders."""
+    weight = rows.data.weight
+    for _ in range(_TRIMS):  # Rows of more than the share of one are there for certain, and once.
+        sizes = np.minimum(sizes, sizes.sum() / ((1.0 - _UNIFORM) * n))
+    share = _UNIFORM / weight.sum() * weight
+    if sizes.any():
+        share = share + (1.0 - _UNIFORM) / sizes.sum() * sizes
     places, counts = stratified_sample(share, n, rng)
-    weight = rows.data.weight[places] * counts * (share.sum() / n) / share[places]
+    weight = weight[places] * counts * (share.sum() / n) / share[places]
     is_certain = np.isclose(weight, rows.data.weight[places], rtol=1e-9, atol=0.0)
     some = rows.take(places)._replace(weight=weight)
     free = np.flatnonzero(~is_certain)
