@@ -17,7 +17,7 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._earlier_rows import TiltedPrior
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
-from skpmd.proposals.control_variates import error_of, sampled
+from skpmd.proposals.control_variates import error_of, gap_of, is_within, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -39,8 +39,9 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
-# The error of weights by a sample of rows is seen at so many particles, and is at most so large.
-_N_SEEN, _MAX_ERROR_OF_WEIGHTS = 128, 0.02
+# The error of weights by a sample of rows is seen at so many particles, at one of so many of them
+# by all rows, and is at most so large.
+_N_SEEN, _EVERY, _MAX_ERROR_OF_WEIGHTS = 128, 16, 0.02
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
 _MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
@@ -251,32 +252,45 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
     sample = None
-    if hasattr(model, "remainders") and not model.is_conjugate:
+    if hasattr(model, "remainders") and not model.is_conjugate and parameters.moves != "always":
         sample = sampled(model, rows, options.power, rng)
     if sample is not None:
         tilted = model.with_prior(TiltedPrior(model.prior, sample.rest.times(options.power)))
-        for last in _by_weights_or_moves(tilted, sample.batches, parameters, options, rng):
+        given, first = (tilted, sample.batches, parameters, options, rng), None
+        for last in _by_weights_or_moves(*given, sample.centre):
+            first = first or last
             particles = last.particles
             particles = particles._replace(log_prior=model.log_prior(particles.theta))
             notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
             last = last._replace(particles=particles).with_findings(sample=sample, notes=notes)
             yield last
         chosen = systematic(weights(particles.log_ratio), _N_SEEN, np.random.default_rng(0))
-        error = options.power * error_of(model, sample, particles.theta[chosen])
-        if error <= _MAX_ERROR_OF_WEIGHTS and not convergence_warnings(last):
+        seen = particles.theta[chosen]
+        error = options.power * error_of(model, sample, seen)
+        if error <= _MAX_ERROR_OF_WEIGHTS:  # No part of a sample knows what all parts lack.
+            error = max(error, options.power * gap_of(model, sample, whole, seen[::_EVERY]))
+        is_right = error <= _MAX_ERROR_OF_WEIGHTS and is_within(sample, particles)
+        is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
+        if is_right and not convergence_warnings(last):
             yield last.with_findings(notes={**notes, "log_weight_error": error})
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 
 
-def _by_weights_or_moves(model, batches, parameters, options, rng):
-    """Importance reweighting of draws from the proposals; where it fails, moves from there."""
+def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
+    """Importance reweighting of draws from the proposals; where it fails, moves from there.
+
+    Where ``start`` is near the only mode, of rows that stand for all, there are no moves.
+    """
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
     if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
         yield model.exact_draws(batches, n, power, rng)
         return
     is_own = hasattr(model, "conditional_components")
-    modes = [None] if is_own else modes_of(model, batches, power)
+    if start is not None:
+        modes = [(laplace(model, batches, start, power), 1.0)]
+    else:
+        modes = [None] if is_own else modes_of(model, batches, power)
     mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first = {}, None
     if parameters.moves != "always":
@@ -295,7 +309,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             notes = {"method": f"importance reweighting of {source}"}
             yield outcome.with_findings(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
-        if parameters.moves == "never" or not failed:
+        if parameters.moves == "never" or start is not None or not failed:
             return
         log_ratio = outcome.particles.log_ratio
         notes = {

@@ -12,7 +12,7 @@ off is seen between parts of the sample. (Control variates for subsampled likeli
 Doucet and Holmes 2017; Quiroz et al. 2019.)
 """
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ import numpy as np
 from skpmd._rows.rows import stratified_sample
 from skpmd._rows.table import is_in_memory
 from skpmd._runtime.call import phase
+from skpmd.engine.mirror import log_likelihood
+from skpmd.engine.particles import weights
 from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
 _FEWEST = 4000  # Rows from which it may pay,
@@ -31,6 +33,8 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
 _TRIMS = 10
+_FAR = 5.0  # So many sds beyond the typical distance from the mode is the end,
+_EDGE, _MAX_AT_EDGE = 0.85, 1e-3  # and beyond a share of that way is this share of the weights at most.
 _UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
 _PILOT, _PARTS, _N_CHECKED = 512, 32, 64  # Rows and parts of a sample, and points that it is seen at.
 TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
@@ -45,16 +49,25 @@ class Expansion(NamedTuple):
     precision: np.ndarray  # (d, d): Minus its second derivatives.
     constant: float = 0.0
     misfit: float = 0.0  # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
+    # (d, d): It is -inf where (theta - centre) @ reach is longer than one; None where it ends nowhere.
+    reach: np.ndarray | None = None
 
     def value(self, theta):
         """The quadratic at each row of theta, (m,)."""
         u = theta - self.centre
         curved = np.einsum("mi,mi->m", u @ self.precision, u)
-        return self.constant + u @ self.slope - 0.5 * curved
+        value = self.constant + u @ self.slope - 0.5 * curved
+        if self.reach is None:
+            return value
+        return np.where(self.distances(theta) <= 1.0, value, -np.inf)
 
     def gradient(self, theta):
         """Its gradient, of the shape of theta."""
         return self.slope - (theta - self.centre) @ self.precision
+
+    def distances(self, theta):
+        """How far rows of theta are from the centre, (m,), as a share of the reach."""
+        return np.linalg.norm((theta - self.centre) @ self.reach, axis=-1)
 
     def plus(self, other):
         """The sum of two, about the centre of this one."""
@@ -81,6 +94,11 @@ class Sample(NamedTuple):
     batches: list  # They, in parts with weights of their own; the first part has rows for certain.
     expansions: list  # Of each part.
     n_rows: int
+
+    @property
+    def centre(self):
+        """Near the mode, (d,)."""
+        return self.rest.centre
 
     def times(self, power):
         """The same of a likelihood to a power."""
@@ -115,18 +133,22 @@ def sampled(model, rows, power, rng):
     whole = expansion_of(model, mean, batches)
     precision = model.derivatives(mean, [])[1] + power * whole.precision
     gaussian = Gaussian(mean, chol_of_inverse(precision))
+    # Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
+    # Nothing is there of a posterior like this, which is looked at below.
+    reach = np.linalg.cholesky(precision) / (np.sqrt(len(mean)) + _FAR)
     found = [model.remainders(*gaussian, batch) for batch in batches]
     sizes = np.concatenate(found)
     if not np.isfinite(sizes).all():
         return None
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    pilot = _drawn(model, rows, whole, sizes, _PILOT, rng)
+    drawn = partial(_drawn, model, rows, whole, reach, sizes)
+    pilot = drawn(_PILOT, rng)
     error = power * error_of(model, pilot, points)
     n_rows = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
     if n_rows > _LARGEST * n:
         return None
-    return pilot if n_rows <= _PILOT else _drawn(model, rows, whole, sizes, n_rows, rng)
+    return pilot if n_rows <= _PILOT else drawn(n_rows, rng)
 
 
 def _of_subsamples(model, rows, power, rng):
@@ -163,7 +185,7 @@ def _near_mode(model, batches, start, power):
     return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, rows, whole, sizes, n, rng):
+def _drawn(model, rows, whole, reach, sizes, n, rng):
     """A `Sample` of so many rows, most of them drawn in proportion to sizes of their remainders."""
     weight = rows.data.weight
     for _ in range(_TRIMS):  # Rows of more than the share of one are there for certain, and once.
@@ -180,8 +202,20 @@ def _drawn(model, rows, whole, sizes, n, rng):
     batches = [some.take(part) for part in parts]
     mean = whole.centre
     expansions = [expansion_of(model, mean, [batch] if len(batch.weight) else []) for batch in batches]
-    rest = whole.plus(reduce(Expansion.plus, expansions).times(-1.0))
+    rest = whole.plus(reduce(Expansion.plus, expansions).times(-1.0))._replace(reach=reach)
     return Sample(rest, batches, expansions, len(places))
+
+
+def is_within(sample, particles):
+    """Whether weights have ended long before the sample's reach."""
+    is_far = sample.rest.distances(particles.theta) > _EDGE
+    return weights(particles.log_ratio)[is_far].sum() < _MAX_AT_EDGE
+
+
+def gap_of(model, sample, batches, theta):
+    """What log weights by the sample differ by from those by all rows, root mean square, in nats."""
+    by_sample = sample.rest.value(theta) + log_likelihood(model, theta, sample.batches)
+    return float((by_sample - log_likelihood(model, theta, batches)).std())
 
 
 def error_of(model, sample, theta):
