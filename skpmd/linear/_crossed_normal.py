@@ -213,6 +213,8 @@ def _outer(factors):
 class CrossedNormal(GroupedModel):
     """Normal rows with an identity link and several factors; see `GroupedModel`."""
 
+    remainders = None  # Effects of other factors see all rows.
+
     def __init__(self, *given):
         super().__init__(*given)
         self._known = {}  # Of copies with other priors, too.

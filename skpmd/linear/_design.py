@@ -17,6 +17,7 @@ from skpmd.engine.model import Model
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
 from skpmd.linear._priors import precision_matrix
+from skpmd.proposals.control_variates import RowUnits
 
 _ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
 
@@ -252,6 +253,10 @@ class LinearModel(Model):
         if batch.offset is not None or batch.exposure is not None:
             raise NotImplementedError("Models of classes do not read offset and exposure.")
         return batch
+
+    def units(self, rows):
+        """What samples of `Rows` are of; see `skpmd.proposals.control_variates`."""
+        return RowUnits(rows)
 
     def derivatives(self, mean, batches):
         """Gradient and negative Hessian of the log joint density at a point (d,)."""

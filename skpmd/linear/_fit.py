@@ -252,7 +252,8 @@ def _by_moves(model, batches, parameters, options, rng):
 def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
     sample = None
-    if hasattr(model, "remainders") and not model.is_conjugate and parameters.moves != "always":
+    takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
+    if takes_samples and parameters.moves != "always":
         sample = sampled(model, rows, options.power, rng)
     if sample is not None:
         tilted = model.with_prior(TiltedPrior(model.prior, sample.rest.times(options.power)))

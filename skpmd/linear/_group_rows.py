@@ -5,7 +5,9 @@ from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
 from skpmd.engine.model import Batch
+from skpmd.proposals.control_variates import N_PARTS, shares_of
 
+_LEVELS = 20  # Groups are drawn with no smaller probability than of so many halvings.
 FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
 
 
@@ -63,6 +65,46 @@ def group_pieces(batch, most=MANY_ROWS, n_rows=FEW_ROWS):
         last = min(last, first + max(1, most))
         yield slice(edges[first], edges[last]), edges[first : last + 1] - edges[first]
         first = last
+
+
+class GroupUnits:
+    """Groups as what samples are of; see `skpmd.proposals.control_variates`.
+
+    An integral counts for several by a number that a whole batch has, so that there is a batch for
+    each: groups are drawn with probabilities 1, 1/2, 1/4 and so on.
+    """
+
+    def __init__(self, rows):
+        self._rows, codes = rows, first_codes(rows.data)
+        self._edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+        self.weight = np.ones(len(self._edges) - 1)
+
+    def uniform(self, n, rng):
+        """A batch of n groups that stand for all."""
+        G = len(self.weight)
+        return self._batch(np.sort(rng.choice(G, n, replace=False)), G / n)
+
+    def drawn(self, sizes, n, rng):
+        """Batches of groups that stand for all, drawn in proportion to sizes, and strata of parts."""
+        share = shares_of(sizes, self.weight, n)
+        level = np.clip(np.floor(np.log2(share.sum() / n / share)), 0, _LEVELS).astype(int)
+        batches, strata = [], []
+        for k in np.unique(level):
+            places = np.flatnonzero(level == k)
+            few = max(2, round(len(places) * 0.5**k)) if k else len(places)
+            chosen = rng.permutation(places)[:few] if few < len(places) else places
+            times = len(places) / len(chosen)
+            batches.append(self._batch(np.sort(chosen), times))
+            n_parts = min(N_PARTS, len(chosen)) if times > 1.0 else 1
+            parts = [np.sort(chosen[i::n_parts]) for i in range(n_parts)]
+            strata.append([self._batch(part, times) for part in parts])
+        return batches, strata
+
+    def _batch(self, places, times):
+        first, last = self._edges[places], self._edges[places + 1]
+        size = last - first
+        rows = np.arange(size.sum()) + np.repeat(first - np.cumsum(size) + size, size)
+        return self._rows.take(rows)._replace(times=np.full(len(rows), times))
 
 
 # -------------------------------------------------------------------- columns of labels

@@ -58,6 +58,7 @@ class GroupedNormal(GroupedModel):
     """Normal rows with an identity link; see `GroupedModel`."""
 
     _known = None, None
+    remainders = None  # Sums per group cost no more than samples would.
 
     def _sums(self, batch):
         """`_Sums` of a batch, which are taken once."""

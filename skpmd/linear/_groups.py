@@ -19,7 +19,7 @@ from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
+from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, GroupUnits, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
@@ -178,17 +178,18 @@ class GroupedModel(GeneralisedLinearModel):
         slopes, phi, sds = known = self.split(coefficients)
         width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), np.zeros((len(phi), 3))
         for batch in batches:
+            times = 1.0 if batch.times is None else batch.times[0]
             for value, more in self._of_pieces(known, batch, order):
-                total += value
+                total += times * value
                 if order:
                     by_slopes, of_factor, of_phi = more
-                    gradient[:, :width] += by_slopes
-                    by_factor += of_factor
-                    by_phi += of_phi
+                    gradient[:, :width] += times * by_slopes
+                    by_factor += times * of_factor
+                    by_phi += times * of_phi
             columns = self._columns(batch, slice(None))
-            total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit
+            total += times * (self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit)
             if order:
-                by_phi += self.family.rest_by_phi(phi, *columns)
+                by_phi += times * self.family.rest_by_phi(phi, *columns)
         if order:
             by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
             u, phi = coefficients[:, width:], np.hstack([phi, sds])
@@ -307,6 +308,31 @@ class GroupedModel(GeneralisedLinearModel):
         out[:width] = slopes[:, :width].T
         out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
         return out
+
+    def units(self, rows):
+        """Groups; see `LinearModel`."""
+        return GroupUnits(rows)
+
+    def derivatives(self, mean, batches):
+        """As they are, of whatever sign; see `LinearModel`."""
+        gradient, precision = self.prior.expected(mean, None)
+        at, ahead, back = self._along(mean, _STEP * np.eye(len(mean)), batches)
+        hessian = (0.5 / _STEP) * (ahead - back)
+        return gradient + at, precision_matrix(precision) - 0.5 * (hessian + hessian.T)
+
+    def remainders(self, mean, chol, batch):
+        """Sizes (G,) of what a quadratic lacks of each group; see `OneLogit.remainders`.
+
+        They are cubes of what rows tell of a posterior sd, by slopes and second differences.
+        """
+        known = self.split(np.concatenate([mean[None], mean + chol.T, mean - chol.T]))
+        found = []
+        for piece in group_pieces(batch):
+            values = np.concatenate([part[1] for part in self.integrals(known, batch, *piece, 0)])
+            at, ahead, back = np.split(values, [1, 1 + len(mean)])
+            squares = 0.25 * (ahead - back) ** 2 + np.abs(ahead + back - 2.0 * at)
+            found.append(squares.sum(axis=0) ** 1.5)
+        return np.concatenate(found)
 
     def changes(self, theta, batches):
         """By how much integrals of groups are other ones with the next rule, (m, G).

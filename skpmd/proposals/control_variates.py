@@ -36,7 +36,8 @@ _TRIMS = 10
 _FAR = 5.0  # So many sds beyond the typical distance from the mode is the end,
 _EDGE, _MAX_AT_EDGE = 0.85, 1e-3  # and beyond a share of that way is this share of the weights at most.
 _UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
-_PILOT, _PARTS, _N_CHECKED = 512, 32, 64  # Rows and parts of a sample, and points that it is seen at.
+_PILOT, N_PARTS, _N_CHECKED = 512, 32, 64  # Units, parts of them, and points that it is seen at.
+_ROUNDING = 1e-9
 TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
 _SAFE = 1.2  # A sample is so many times as large as the pilot asks for.
 
@@ -91,8 +92,9 @@ class Sample(NamedTuple):
     """Rows that stand for all where an expansion of all is known."""
 
     rest: Expansion  # What the expansion of all rows has more than that of these.
-    batches: list  # They, in parts with weights of their own; the first part has rows for certain.
-    expansions: list  # Of each part.
+    batches: list  # They, with weights of their own.
+    # The same in strata, each of several parts that are drawn alike: batches and their expansions.
+    strata: list
     n_rows: int
 
     @property
@@ -100,10 +102,44 @@ class Sample(NamedTuple):
         """Near the mode, (d,)."""
         return self.rest.centre
 
-    def times(self, power):
-        """The same of a likelihood to a power."""
-        batches = [batch._replace(weight=power * batch.weight) for batch in self.batches]
-        return self._replace(rest=self.rest.times(power), batches=batches)
+
+def of_power(sample, power):
+    """The same of a likelihood to a power; None stays None."""
+    if sample is None:
+        return None
+    batches = [batch._replace(weight=power * batch.weight) for batch in sample.batches]
+    return sample._replace(rest=sample.rest.times(power), batches=batches)
+
+
+class RowUnits:
+    """Rows as what samples are of: each adds its own term to the log-likelihood."""
+
+    def __init__(self, rows):
+        self._rows, self.weight = rows, rows.data.weight
+
+    def uniform(self, n, rng):
+        """A batch of n rows that stand for all."""
+        places, counts = stratified_sample(self.weight, n, rng)
+        return self._rows.take(places)._replace(weight=counts * (self._rows.total / n))
+
+    def drawn(self, sizes, n, rng):
+        """Batches of rows that stand for all, drawn in proportion to sizes, and strata of parts."""
+        share = shares_of(sizes, self.weight, n)
+        places, counts = stratified_sample(share, n, rng)
+        weight = self.weight[places] * counts * (share.sum() / n) / share[places]
+        some = self._rows.take(places)._replace(weight=weight)
+        free = np.flatnonzero(weight > self.weight[places] * (1.0 + _ROUNDING))
+        parts = [some.take(free[i::N_PARTS]) for i in range(min(N_PARTS, len(free)))]
+        certain = some.take(np.setdiff1d(np.arange(len(places)), free))
+        return [some], [[certain], parts]
+
+
+def shares_of(sizes, weight, n):
+    """Shares of the units of a sample of n: by sizes of remainders, and some whatever these are."""
+    for _ in range(_TRIMS):  # Units of more than the share of one are there for certain, and once.
+        sizes = np.minimum(sizes, sizes.sum() / ((1.0 - _UNIFORM) * n))
+    share = _UNIFORM / weight.sum() * weight
+    return share + (1.0 - _UNIFORM) / sizes.sum() * sizes if sizes.any() else share
 
 
 def expansion_of(model, mean, batches):
@@ -118,17 +154,18 @@ def expansion_of(model, mean, batches):
 def sampled(model, rows, power, rng):
     """The `Sample` of rows that suffices, or None where all are to be looked at.
 
-    ``rows`` are `skpmd._rows.rows.Rows`; the model offers ``remainders`` beside what `laplace`
-    wants, and ``power`` is that of the likelihood.
+    ``rows`` are `skpmd._rows.rows.Rows`; the model offers ``remainders`` and ``units`` beside what
+    `laplace` wants, and ``power`` is that of the likelihood.
     """
-    n = len(rows)
+    units = model.units(rows)
+    n = len(units.weight)
     if n < _FEWEST:
         return None
-    start = _of_subsamples(model, rows, power, rng)
-    # Of rows in memory one batch leaves more to large products of matrices.
-    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
+    start = _of_subsamples(model, units, power, rng)
     if start is None:
         return None
+    # Of rows in memory one batch leaves more to large products of matrices.
+    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
     mean = _near_mode(model, batches, start, power)
     whole = expansion_of(model, mean, batches)
     precision = model.derivatives(mean, [])[1] + power * whole.precision
@@ -136,28 +173,25 @@ def sampled(model, rows, power, rng):
     # Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
     # Nothing is there of a posterior like this, which is looked at below.
     reach = np.linalg.cholesky(precision) / (np.sqrt(len(mean)) + _FAR)
-    found = [model.remainders(*gaussian, batch) for batch in batches]
-    sizes = np.concatenate(found)
+    sizes = np.concatenate([model.remainders(*gaussian, batch) for batch in batches])
     if not np.isfinite(sizes).all():
         return None
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    drawn = partial(_drawn, model, rows, whole, reach, sizes)
+    drawn = partial(_drawn, model, units, whole, reach, sizes)
     pilot = drawn(_PILOT, rng)
     error = power * error_of(model, pilot, points)
-    n_rows = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
-    if n_rows > _LARGEST * n:
+    n_units = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+    if n_units > _LARGEST * n:
         return None
-    return pilot if n_rows <= _PILOT else drawn(n_rows, rng)
+    return pilot if n_units <= _PILOT else drawn(n_units, rng)
 
 
-def _of_subsamples(model, rows, power, rng):
+def _of_subsamples(model, units, power, rng):
     """Laplace's approximation by rows that stand for all; None where there may be several modes."""
     size, found = max(_FIRST, _PER_COORDINATE * model.n_coordinates), None
-    while size <= _LARGEST * len(rows):
-        places, counts = stratified_sample(rows.data.weight, size, rng)
-        some = rows.take(places)
-        some = some._replace(weight=counts * (rows.total / size))
+    while size <= _LARGEST * len(units.weight):
+        some = units.uniform(size, rng)
         if found is None:
             starts = model.starts([some])
             if len(starts) > 1:
@@ -185,25 +219,17 @@ def _near_mode(model, batches, start, power):
     return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, rows, whole, reach, sizes, n, rng):
-    """A `Sample` of so many rows, most of them drawn in proportion to sizes of their remainders."""
-    weight = rows.data.weight
-    for _ in range(_TRIMS):  # Rows of more than the share of one are there for certain, and once.
-        sizes = np.minimum(sizes, sizes.sum() / ((1.0 - _UNIFORM) * n))
-    share = _UNIFORM / weight.sum() * weight
-    if sizes.any():
-        share = share + (1.0 - _UNIFORM) / sizes.sum() * sizes
-    places, counts = stratified_sample(share, n, rng)
-    weight = weight[places] * counts * (share.sum() / n) / share[places]
-    is_certain = np.isclose(weight, rows.data.weight[places], rtol=1e-9, atol=0.0)
-    some = rows.take(places)._replace(weight=weight)
-    free = np.flatnonzero(~is_certain)
-    parts = [np.flatnonzero(is_certain), *(free[i::_PARTS] for i in range(_PARTS))]
-    batches = [some.take(part) for part in parts]
+def _drawn(model, units, whole, reach, sizes, n, rng):
+    """A `Sample` of about so many units, most of them drawn by sizes of their remainders."""
+    batches, strata = units.drawn(sizes, n, rng)
     mean = whole.centre
-    expansions = [expansion_of(model, mean, [batch] if len(batch.weight) else []) for batch in batches]
-    rest = whole.plus(reduce(Expansion.plus, expansions).times(-1.0))._replace(reach=reach)
-    return Sample(rest, batches, expansions, len(places))
+    strata = [
+        [(part, expansion_of(model, mean, [part])) for part in parts if len(part.weight)]
+        for parts in strata
+    ]
+    of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
+    rest = whole.plus(of_parts.times(-1.0))._replace(reach=reach)
+    return Sample(rest, batches, strata, sum(len(batch.weight) for batch in batches))
 
 
 def is_within(sample, particles):
@@ -220,13 +246,11 @@ def gap_of(model, sample, batches, theta):
 
 def error_of(model, sample, theta):
     """Standard error of log weights at points theta (m, d) by the sample, root mean square."""
-    parts = [
-        model.log_likelihood(theta, batch) - expansion.value(theta)
-        for batch, expansion in zip(sample.batches[1:], sample.expansions[1:], strict=True)
-        if len(batch.weight)
-    ]
-    gaps = np.array(parts) - np.mean(parts, axis=1, keepdims=True)
-    k = len(gaps)
-    if k < 2:
-        return 0.0
-    return float(np.sqrt((gaps - gaps.mean(axis=0)).var() * k * k / (k - 1)))
+    variance = 0.0
+    for parts in sample.strata:
+        k = len(parts)
+        if k > 1:
+            gaps = [model.log_likelihood(theta, part) - one.value(theta) for part, one in parts]
+            gaps = np.array(gaps) - np.mean(gaps, axis=1, keepdims=True)
+            variance += (gaps - gaps.mean(axis=0)).var() * k * k / (k - 1)
+    return float(np.sqrt(variance))
