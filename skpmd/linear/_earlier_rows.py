@@ -184,7 +184,9 @@ def joined(shards):
     if not rests:
         return rows, None
     none = first.rows.take(slice(0))
-    return rows, first._replace(rows=none, rest=reduce(lambda one, other: other.plus(one), rests), log_evidence=0.0)
+    return rows, first._replace(
+        rows=none, rest=reduce(lambda one, other: other.plus(one), rests), log_evidence=0.0
+    )
 
 
 def _in(prior, earlier):

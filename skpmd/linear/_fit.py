@@ -273,7 +273,8 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         is_right = error <= _MAX_ERROR_OF_WEIGHTS and is_within(sample, particles)
         is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
         if is_right and not convergence_warnings(last):
-            yield last.with_findings(notes={**notes, "log_weight_error": error})
+            notes = {**notes, "log_weight_error": error}
+            yield last.with_findings(notes=notes, sample=sample._replace(error=error))
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 

@@ -5,9 +5,11 @@ from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
 from skpmd.engine.model import Batch
-from skpmd.proposals.control_variates import N_PARTS, shares_of
+from skpmd.proposals.control_variates import shares_of
 
-_LEVELS = 20  # Groups are drawn with no smaller probability than of so many halvings.
+# Groups are drawn with no smaller probability than of so many halvings, and those of each are seen
+# in so many parts.
+_LEVELS, _PARTS = 20, 8
 FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
 
 
@@ -85,7 +87,7 @@ class GroupUnits:
         return self._batch(np.sort(rng.choice(G, n, replace=False)), G / n)
 
     def drawn(self, sizes, n, rng):
-        """Batches of groups that stand for all, drawn in proportion to sizes, and strata of parts."""
+        """Batches of groups that stand for all, drawn by sizes, and strata of parts."""
         share = shares_of(sizes, self.weight, n)
         level = np.clip(np.floor(np.log2(share.sum() / n / share)), 0, _LEVELS).astype(int)
         batches, strata = [], []
@@ -95,7 +97,7 @@ class GroupUnits:
             chosen = rng.permutation(places)[:few] if few < len(places) else places
             times = len(places) / len(chosen)
             batches.append(self._batch(np.sort(chosen), times))
-            n_parts = min(N_PARTS, len(chosen)) if times > 1.0 else 1
+            n_parts = min(_PARTS, len(chosen)) if times > 1.0 else 1
             parts = [np.sort(chosen[i::n_parts]) for i in range(n_parts)]
             strata.append([self._batch(part, times) for part in parts])
         return batches, strata

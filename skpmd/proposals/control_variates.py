@@ -13,7 +13,7 @@ Doucet and Holmes 2017; Quiroz et al. 2019.)
 """
 
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,14 +32,16 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
-_TRIMS = 10
-_FAR = 5.0  # So many sds beyond the typical distance from the mode is the end,
-_EDGE, _MAX_AT_EDGE = 0.85, 1e-3  # and beyond a share of that way is this share of the weights at most.
-_UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
-_PILOT, N_PARTS, _N_CHECKED = 512, 32, 64  # Units, parts of them, and points that it is seen at.
+_UNIFORM, _TRIMS = 0.1, 10  # This share of a sample is drawn whatever remainders are.
+_PILOT, N_PARTS = 512, 32  # Units of the first sample, and parts that a sample is seen in
+_N_CHECKED = 64  # at so many points.
+# Of log weights by a sample, in nats; means are off by as many posterior sds at most.
+TARGET_ERROR = 0.01
+_SAFE = 1.2  # A sample is so many times as large as the first one asks for.
+# So many sds beyond the typical distance from the mode is the end, and beyond this share of that
+# way is this share of the weights at most.
+_FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
 _ROUNDING = 1e-9
-TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
-_SAFE = 1.2  # A sample is so many times as large as the pilot asks for.
 
 
 class Expansion(NamedTuple):
@@ -49,8 +51,9 @@ class Expansion(NamedTuple):
     slope: np.ndarray  # (d,): Gradient.
     precision: np.ndarray  # (d, d): Minus its second derivatives.
     constant: float = 0.0
-    misfit: float = 0.0  # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
-    # (d, d): It is -inf where (theta - centre) @ reach is longer than one; None where it ends nowhere.
+    # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
+    misfit: float = 0.0
+    # (d, d): The value is -inf where (theta - centre) @ reach is longer than one; None for nowhere.
     reach: np.ndarray | None = None
 
     def value(self, theta):
@@ -96,6 +99,7 @@ class Sample(NamedTuple):
     # The same in strata, each of several parts that are drawn alike: batches and their expansions.
     strata: list
     n_rows: int
+    error: float = np.nan  # Standard error of log weights at the particles, in nats.
 
     @property
     def centre(self):
@@ -189,8 +193,9 @@ def sampled(model, rows, power, rng):
 
 def _of_subsamples(model, units, power, rng):
     """Laplace's approximation by rows that stand for all; None where there may be several modes."""
-    size, found = max(_FIRST, _PER_COORDINATE * model.n_coordinates), None
-    while size <= _LARGEST * len(units.weight):
+    n, found = len(units.weight), None
+    size = min(max(_FIRST, _PER_COORDINATE * model.n_coordinates), n // 2)
+    while found is None or size <= _LARGEST * n:
         some = units.uniform(size, rng)
         if found is None:
             starts = model.starts([some])
@@ -239,7 +244,7 @@ def is_within(sample, particles):
 
 
 def gap_of(model, sample, batches, theta):
-    """What log weights by the sample differ by from those by all rows, root mean square, in nats."""
+    """Spread of what log weights by the sample differ by from those by all rows, in nats."""
     by_sample = sample.rest.value(theta) + log_likelihood(model, theta, sample.batches)
     return float((by_sample - log_likelihood(model, theta, batches)).std())
 
@@ -251,6 +256,5 @@ def error_of(model, sample, theta):
         k = len(parts)
         if k > 1:
             gaps = [model.log_likelihood(theta, part) - one.value(theta) for part, one in parts]
-            gaps = np.array(gaps) - np.mean(gaps, axis=1, keepdims=True)
-            variance += (gaps - gaps.mean(axis=0)).var() * k * k / (k - 1)
+            variance += k * np.var(gaps, axis=0, ddof=1).mean()
     return float(np.sqrt(variance))
