@@ -11,13 +11,13 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
+from skpmd._rows.samples import RowTerms
 from skpmd._runtime.threads import add_up, are_distributed, in_order, total
 from skpmd.engine.importance import most_skewed
 from skpmd.engine.model import Model
 from skpmd.linear._column_scale import at_zero
 from skpmd.linear._kernels import LANES
 from skpmd.linear._priors import precision_matrix
-from skpmd.proposals.control_variates import RowUnits
 
 _ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
 
@@ -254,9 +254,9 @@ class LinearModel(Model):
             raise NotImplementedError("Models of classes do not read offset and exposure.")
         return batch
 
-    def units(self, rows):
+    def terms(self, rows):
         """What samples of `Rows` are of; see `skpmd.proposals.control_variates`."""
-        return RowUnits(rows)
+        return RowTerms(rows)
 
     def derivatives(self, mean, batches):
         """Gradient and negative Hessian of the log joint density at a point (d,)."""

@@ -235,9 +235,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         the largest error of a mean from rejuvenations and from few particles, in posterior standard
         deviations; None after reweighting; only a lower bound in a stream with sorted rows that are
         too many to be retained); of many rows ``n_rows_weighed`` and ``log_weight_error``, the
-        rows of a sample and the standard error of log weights by it, in nats; ``interrupted``; ``out_of_time``; ``prior_pareto_k``, the k-hat of
-        an earlier posterior relative to the density that represents it as the prior, if there is
-        one; ``warnings``.
+        rows of a sample and the standard error of log weights by it, in nats; ``interrupted``;
+        ``out_of_time``; ``prior_pareto_k``, the k-hat of an earlier posterior relative to the
+        density that represents it as the prior, if there is one; ``warnings``.
     out_of_time_ : bool
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int

@@ -4,8 +4,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
+from skpmd._rows.samples import shares_of
 from skpmd.engine.model import Batch
-from skpmd.proposals.control_variates import shares_of
 
 # Groups are drawn with no smaller probability than of so many halvings, and those of each are seen
 # in so many parts.
@@ -69,7 +69,7 @@ def group_pieces(batch, most=MANY_ROWS, n_rows=FEW_ROWS):
         first = last
 
 
-class GroupUnits:
+class GroupTerms:
     """Groups as what samples are of; see `skpmd.proposals.control_variates`.
 
     An integral counts for several by a number that a whole batch has, so that there is a batch for

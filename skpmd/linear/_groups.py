@@ -19,7 +19,7 @@ from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import integrate_intercepts
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, GroupUnits, group_pieces
+from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
@@ -309,9 +309,9 @@ class GroupedModel(GeneralisedLinearModel):
         out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
         return out
 
-    def units(self, rows):
+    def terms(self, rows):
         """Groups; see `LinearModel`."""
-        return GroupUnits(rows)
+        return GroupTerms(rows)
 
     def derivatives(self, mean, batches):
         """As they are, of whatever sign; see `LinearModel`."""

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import stratified_sample
-from skpmd._rows.table import is_in_memory
 from skpmd._runtime.call import phase
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import weights
@@ -32,16 +30,13 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
-_UNIFORM, _TRIMS = 0.1, 10  # This share of a sample is drawn whatever remainders are.
-_PILOT, N_PARTS = 512, 32  # Units of the first sample, and parts that a sample is seen in
-_N_CHECKED = 64  # at so many points.
+_PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
 TARGET_ERROR = 0.01
 _SAFE = 1.2  # A sample is so many times as large as the first one asks for.
 # So many sds beyond the typical distance from the mode is the end, and beyond this share of that
 # way is this share of the weights at most.
 _FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
-_ROUNDING = 1e-9
 
 
 class Expansion(NamedTuple):
@@ -115,37 +110,6 @@ def of_power(sample, power):
     return sample._replace(rest=sample.rest.times(power), batches=batches)
 
 
-class RowUnits:
-    """Rows as what samples are of: each adds its own term to the log-likelihood."""
-
-    def __init__(self, rows):
-        self._rows, self.weight = rows, rows.data.weight
-
-    def uniform(self, n, rng):
-        """A batch of n rows that stand for all."""
-        places, counts = stratified_sample(self.weight, n, rng)
-        return self._rows.take(places)._replace(weight=counts * (self._rows.total / n))
-
-    def drawn(self, sizes, n, rng):
-        """Batches of rows that stand for all, drawn in proportion to sizes, and strata of parts."""
-        share = shares_of(sizes, self.weight, n)
-        places, counts = stratified_sample(share, n, rng)
-        weight = self.weight[places] * counts * (share.sum() / n) / share[places]
-        some = self._rows.take(places)._replace(weight=weight)
-        free = np.flatnonzero(weight > self.weight[places] * (1.0 + _ROUNDING))
-        parts = [some.take(free[i::N_PARTS]) for i in range(min(N_PARTS, len(free)))]
-        certain = some.take(np.setdiff1d(np.arange(len(places)), free))
-        return [some], [[certain], parts]
-
-
-def shares_of(sizes, weight, n):
-    """Shares of the units of a sample of n: by sizes of remainders, and some whatever these are."""
-    for _ in range(_TRIMS):  # Units of more than the share of one are there for certain, and once.
-        sizes = np.minimum(sizes, sizes.sum() / ((1.0 - _UNIFORM) * n))
-    share = _UNIFORM / weight.sum() * weight
-    return share + (1.0 - _UNIFORM) / sizes.sum() * sizes if sizes.any() else share
-
-
 def expansion_of(model, mean, batches):
     """The `Expansion` of the log-likelihood of batches at a point (d,)."""
     slope, precision = model.derivatives(mean, batches)
@@ -155,21 +119,19 @@ def expansion_of(model, mean, batches):
 
 
 @phase("expansion of all rows")
-def sampled(model, rows, power, rng):
+def sampled(model, terms, batches, power, rng):
     """The `Sample` of rows that suffices, or None where all are to be looked at.
 
-    ``rows`` are `skpmd._rows.rows.Rows`; the model offers ``remainders`` and ``units`` beside what
-    `laplace` wants, and ``power`` is that of the likelihood.
+    ``terms`` are what adds up to a log-likelihood, rows or groups, as `skpmd._rows.samples` has
+    them, and ``batches`` are all rows; the model offers ``remainders`` and ``derivatives`` beside
+    what `laplace` wants, and ``power`` is that of the likelihood.
     """
-    units = model.units(rows)
-    n = len(units.weight)
+    n = len(terms.weight)
     if n < _FEWEST:
         return None
-    start = _of_subsamples(model, units, power, rng)
+    start = _of_subsamples(model, terms, power, rng)
     if start is None:
         return None
-    # Of rows in memory one batch leaves more to large products of matrices.
-    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
     mean = _near_mode(model, batches, start, power)
     whole = expansion_of(model, mean, batches)
     precision = model.derivatives(mean, [])[1] + power * whole.precision
@@ -182,21 +144,21 @@ def sampled(model, rows, power, rng):
         return None
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    drawn = partial(_drawn, model, units, whole, reach, sizes)
+    drawn = partial(_drawn, model, terms, whole, reach, sizes)
     pilot = drawn(_PILOT, rng)
     error = power * error_of(model, pilot, points)
-    n_units = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
-    if n_units > _LARGEST * n:
+    n_drawn = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+    if n_drawn > _LARGEST * n:
         return None
-    return pilot if n_units <= _PILOT else drawn(n_units, rng)
+    return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
 
 
-def _of_subsamples(model, units, power, rng):
+def _of_subsamples(model, terms, power, rng):
     """Laplace's approximation by rows that stand for all; None where there may be several modes."""
-    n, found = len(units.weight), None
+    n, found = len(terms.weight), None
     size = min(max(_FIRST, _PER_COORDINATE * model.n_coordinates), n // 2)
     while found is None or size <= _LARGEST * n:
-        some = units.uniform(size, rng)
+        some = terms.uniform(size, rng)
         if found is None:
             starts = model.starts([some])
             if len(starts) > 1:
@@ -224,9 +186,9 @@ def _near_mode(model, batches, start, power):
     return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, units, whole, reach, sizes, n, rng):
-    """A `Sample` of about so many units, most of them drawn by sizes of their remainders."""
-    batches, strata = units.drawn(sizes, n, rng)
+def _drawn(model, terms, whole, reach, sizes, n, rng):
+    """A `Sample` of about so many terms, most of them drawn by sizes of their remainders."""
+    batches, strata = terms.drawn(sizes, n, rng)
     mean = whole.centre
     strata = [
         [(part, expansion_of(model, mean, [part])) for part in parts if len(part.weight)]

@@ -90,7 +90,7 @@ def test_the_error_of_weights_is_what_it_says():
     rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
     real, said = [], []
     for seed in range(40):
-        sample = sampled(model, rows, 1.0, np.random.default_rng(seed))
+        sample = sampled(model, model.terms(rows), [rows.data], 1.0, np.random.default_rng(seed))
         sd = 1.0 / np.sqrt(np.diag(model.gaussian_target(sample.centre, None, rows.whole())[1]))
         theta = sample.centre + sd * np.random.default_rng(0).standard_normal((50, 4))
         by_sample = sample.rest.value(theta) + log_likelihood(model, theta, sample.batches)
@@ -107,7 +107,7 @@ def test_far_rows_are_in_every_sample():
     model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
     rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
     for seed in range(5):
-        sample = sampled(model, rows, 1.0, np.random.default_rng(seed))
+        sample = sampled(model, model.terms(rows), [rows.data], 1.0, np.random.default_rng(seed))
         for row in X[:3]:
             found = np.flatnonzero((sample.batches[0].X == row).all(axis=1))
             assert sample.batches[0].weight[found] == pytest.approx([1.0])
