@@ -12,13 +12,12 @@ from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
 from skpmd.engine.loop import Outcome, drive, states_of_fit
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.particles import draw_prior, effective_sample_size, systematic, weights
+from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
-from skpmd.linear._earlier_rows import TiltedPrior
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
-from skpmd.proposals.control_variates import error_of, gap_of, is_within, sampled
+from skpmd.proposals.control_variates import SampledModel, error_of_weights, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -40,9 +39,6 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
-# The error of weights by a sample of rows is seen at so many particles, at one of so many of them
-# by all rows, and is at most so large.
-_N_SEEN, _EVERY, _MAX_ERROR_OF_WEIGHTS = 128, 16, 0.02
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
 _MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
@@ -259,21 +255,15 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         batches = [rows.data] if is_in_memory(rows.data.X) else whole
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
-        tilted = model.with_prior(TiltedPrior(model.prior, sample.rest.times(options.power)))
-        given, first = (tilted, sample.batches, parameters, options, rng), None
-        for last in _by_weights_or_moves(*given, sample.centre):
+        stand_in, first = SampledModel(model, sample), None
+        given = stand_in, sample.batches, parameters, options, rng, sample.centre
+        for last in _by_weights_or_moves(*given):
             first = first or last
-            particles = last.particles
-            particles = particles._replace(log_prior=model.log_prior(particles.theta))
             notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
-            last = last._replace(particles=particles).with_findings(sample=sample, notes=notes)
+            last = last.with_findings(sample=sample, notes=notes)
             yield last
-        chosen = systematic(weights(particles.log_ratio), _N_SEEN, np.random.default_rng(0))
-        seen = particles.theta[chosen]
-        error = options.power * error_of(model, sample, seen)
-        if error <= _MAX_ERROR_OF_WEIGHTS:  # No part of a sample knows what all parts lack.
-            error = max(error, options.power * gap_of(model, sample, whole, seen[::_EVERY]))
-        is_right = error <= _MAX_ERROR_OF_WEIGHTS and is_within(sample, particles)
+        error = error_of_weights(model, sample, whole, last.particles, options.power)
+        is_right = error is not None
         is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
         if is_right and not convergence_warnings(last):
             notes = {**notes, "log_weight_error": error}

@@ -19,7 +19,7 @@ import numpy as np
 
 from skpmd._runtime.call import phase
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.particles import weights
+from skpmd.engine.particles import systematic, weights
 from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
 _FEWEST = 4000  # Rows from which it may pay,
@@ -33,6 +33,9 @@ _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
 _PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
 TARGET_ERROR = 0.01
+# The error is seen at so many particles, at one of so many of them by all rows, and is at most so
+# large.
+_N_SEEN, _EVERY, _MAX_ERROR = 128, 16, 0.02
 _SAFE = 1.2  # A sample is so many times as large as the first one asks for.
 # So many sds beyond the typical distance from the mode is the end, and beyond this share of that
 # way is this share of the weights at most.
@@ -102,6 +105,32 @@ class Sample(NamedTuple):
         return self.rest.centre
 
 
+class SampledModel:
+    """A model whose likelihood of all rows is that of a `Sample` and of what the expansion adds.
+
+    It is the model in all else; the batches that it is given are those of the sample, or none.
+    """
+
+    def __init__(self, model, sample):
+        self._model, self._rest, self._first = model, sample.rest, sample.batches[0]
+
+    def __getattr__(self, name):
+        """What the likelihood does not change."""
+        return getattr(self._model, name)
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the rows; the rest comes with the first batch."""
+        value = self._model.log_likelihood(theta, batch)
+        return value + self._rest.value(theta) if batch is self._first else value
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        """Expected gradient and negative Hessian of the log joint density under a Gaussian."""
+        gradient, precision = self._model.gaussian_target(mean, cov, batches, b)
+        if not len(batches):
+            return gradient, precision
+        return gradient + b * self._rest.gradient(mean), precision + b * self._rest.precision
+
+
 def of_power(sample, power):
     """The same of a likelihood to a power; None stays None."""
     if sample is None:
@@ -119,22 +148,27 @@ def expansion_of(model, mean, batches):
 
 
 @phase("expansion of all rows")
-def sampled(model, terms, batches, power, rng):
+def sampled(model, terms, batches, power, rng, after=None):
     """The `Sample` of rows that suffices, or None where all are to be looked at.
 
     ``terms`` are what adds up to a log-likelihood, rows or groups, as `skpmd._rows.samples` has
     them, and ``batches`` are all rows; the model offers ``remainders`` and ``derivatives`` beside
-    what `laplace` wants, and ``power`` is that of the likelihood.
+    what `laplace` wants, and ``power`` is that of the likelihood. In a stream ``after`` are the
+    model whose prior is what was known before, and a point near its mode.
     """
     n = len(terms.weight)
     if n < _FEWEST:
         return None
-    start = _of_subsamples(model, terms, power, rng)
-    if start is None:
-        return None
-    mean = _near_mode(model, batches, start, power)
+    if after is None:
+        start = _of_subsamples(model, terms, power, rng)
+        if start is None:
+            return None
+        mean, target = _near_mode(model, batches, start, power), model
+    else:
+        target, mean = after
+        mean = laplace(target, batches, mean, power, tol=_NEAR).mean
     whole = expansion_of(model, mean, batches)
-    precision = model.derivatives(mean, [])[1] + power * whole.precision
+    precision = target.gaussian_target(mean, None, [])[1] + power * whole.precision
     gaussian = Gaussian(mean, chol_of_inverse(precision))
     # Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
     # Nothing is there of a posterior like this, which is looked at below.
@@ -199,16 +233,24 @@ def _drawn(model, terms, whole, reach, sizes, n, rng):
     return Sample(rest, batches, strata, sum(len(batch.weight) for batch in batches))
 
 
-def is_within(sample, particles):
-    """Whether weights have ended long before the sample's reach."""
-    is_far = sample.rest.distances(particles.theta) > _EDGE
-    return weights(particles.log_ratio)[is_far].sum() < _MAX_AT_EDGE
+def error_of_weights(model, sample, batches, particles, power):
+    """Standard error of log weights of `Particles` by the sample, in nats; None of a large one.
 
-
-def gap_of(model, sample, batches, theta):
-    """Spread of what log weights by the sample differ by from those by all rows, in nats."""
-    by_sample = sample.rest.value(theta) + log_likelihood(model, theta, sample.batches)
-    return float((by_sample - log_likelihood(model, theta, batches)).std())
+    It is the larger of two: what parts of the sample say, and at a few particles what all rows do.
+    There is none where weights reach as far as the expansion does, either.
+    """
+    w = weights(particles.log_ratio)
+    if w[sample.rest.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
+        return None
+    theta = particles.theta[systematic(w, _N_SEEN, np.random.default_rng(0))]
+    error = power * error_of(model, sample, theta)
+    if error > _MAX_ERROR:
+        return None
+    some = theta[::_EVERY]
+    gap = SampledModel(model, sample)
+    gap = log_likelihood(gap, some, sample.batches) - log_likelihood(model, some, batches)
+    error = max(error, power * float(gap.std()))
+    return error if error <= _MAX_ERROR else None
 
 
 def error_of(model, sample, theta):
