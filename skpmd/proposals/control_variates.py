@@ -97,6 +97,7 @@ class Sample(NamedTuple):
     # The same in strata, each of several parts that are drawn alike: batches and their expansions.
     strata: list
     n_rows: int
+    times: float = 1.0  # How often the log-likelihood of the batches counts.
     error: float = np.nan  # Standard error of log weights at the particles, in nats.
 
     @property
@@ -113,6 +114,7 @@ class SampledModel:
 
     def __init__(self, model, sample):
         self._model, self._rest, self._first = model, sample.rest, sample.batches[0]
+        self._times = sample.times
 
     def __getattr__(self, name):
         """What the likelihood does not change."""
@@ -120,7 +122,7 @@ class SampledModel:
 
     def log_likelihood(self, theta, batch):
         """Weighted sum over the rows; the rest comes with the first batch."""
-        value = self._model.log_likelihood(theta, batch)
+        value = self._times * self._model.log_likelihood(theta, batch)
         return value + self._rest.value(theta) if batch is self._first else value
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
@@ -170,9 +172,7 @@ def sampled(model, terms, batches, power, rng, after=None):
     whole = expansion_of(model, mean, batches)
     precision = target.gaussian_target(mean, None, [])[1] + power * whole.precision
     gaussian = Gaussian(mean, chol_of_inverse(precision))
-    # Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
-    # Nothing is there of a posterior like this, which is looked at below.
-    reach = np.linalg.cholesky(precision) / (np.sqrt(len(mean)) + _FAR)
+    reach = reach_of(np.linalg.cholesky(precision))
     sizes = np.concatenate([model.remainders(*gaussian, batch) for batch in batches])
     if not np.isfinite(sizes).all():
         return None
@@ -185,6 +185,15 @@ def sampled(model, terms, batches, power, rng, after=None):
     if n_drawn > _LARGEST * n:
         return None
     return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
+
+
+def reach_of(root):
+    """Where an expansion ends, by a root of the precision of the posterior.
+
+    Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
+    Nothing is there of a posterior like this, which `error_of_weights` looks at.
+    """
+    return root / (np.sqrt(len(root)) + _FAR)
 
 
 def _of_subsamples(model, terms, power, rng):
