@@ -58,7 +58,8 @@ def _sampled(model, rows, options, rng):
     rows do not lead to a mode.
     """
     none, n = (None, None), len(rows)
-    if n < _FEWEST * _ROWS:
+    # One batch says that rows may depend on each other.
+    if n < _FEWEST * _ROWS or rows.n_batches == 1:
         return none
     d = model.sample_prior(np.random.default_rng(0), 2).shape[1]
     size = max(_ROWS, _PER_COORDINATE * d)

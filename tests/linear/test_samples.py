@@ -195,3 +195,30 @@ def test_expansions():
     assert 0 < far.sum() < 4
     np.testing.assert_array_equal(near.value(theta) == -np.inf, far)
     assert of_power(None, 2.0) is None
+
+
+def test_parts_of_a_stream_are_sampled(monkeypatch):
+    """The same within .03 sd of a stream by all rows of each part; less than half of the rows."""
+    X, y, estimator = rows_of("logistic", 20_000)
+    seen, add = [], LogisticModel.add_log_likelihoods
+
+    def counted(self, table, *given, **how):
+        seen.append(table.size)
+        return add(self, table, *given, **how)
+
+    monkeypatch.setattr(LogisticModel, "add_log_likelihoods", counted)
+
+    def streamed():
+        seen.clear()
+        found = estimator(random_state=0)
+        for part in np.array_split(np.arange(20_000), 4):
+            found.partial_fit(X[part], y[part], classes=[False, True])
+        return found, sum(seen)
+
+    some, n_some = streamed()
+    monkeypatch.setattr(control_variates, "_FEWEST", np.inf)
+    whole, n_whole = streamed()
+    assert n_some < 0.5 * n_whole
+    gap = np.abs(some.coef_ - whole.coef_) / whole.coef_std_
+    assert gap.max() < 0.03
+    np.testing.assert_allclose(some.coef_std_, whole.coef_std_, rtol=0.04)
