@@ -18,7 +18,13 @@ from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.linear._crossed import Factors
-from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, effects_of_prior, slope_of
+from skpmd.linear._group_effects import (
+    EffectsOfGroups,
+    RowEffects,
+    effects_of_prior,
+    slope_of,
+    warn_of_gone,
+)
 from skpmd.linear._group_left_out import of_groups, of_rows
 from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced
 from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
@@ -216,6 +222,9 @@ class GroupColumns:
             codes, own = codes_of(name, column_of(X, place), own)
             X = replaced(X, place, codes)
             found.append(own)
+        if state is not None and not self._at_population:
+            for effects, one, own in zip(_each(state.effects), fitted.factors, found, strict=True):
+                warn_of_gone(effects, one, own[len(effects.labels) :].tolist())
         return table_of_one(Block(X, names=names)) if is_table else X, found
 
     def _known_labels(self, response):
@@ -428,7 +437,8 @@ class GroupColumns:
         """Effects of the groups of the fit; see `EffectsOfGroups`.
 
         With several factors it is a dict of these by the factors' names, in the order of
-        ``groups``, whose draws are joint ones. Raises AttributeError where there are no groups.
+        ``groups``, whose draws are joint ones. A stream that has had more rows than it holds knows
+        those of its last part. Raises AttributeError where there are no groups.
         """
         if self._state.effects is None:
             raise AttributeError("group_effects_ is not there: groups is None.")

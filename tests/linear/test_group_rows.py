@@ -261,7 +261,11 @@ def test_a_stream_of_whole_groups_is_a_fit_to_all(family, room, monkeypatch):
         np.testing.assert_allclose(stream.predict(X), whole.predict(X), atol=0.01)
         return
     # Groups whose rows are gone are like new ones.
-    assert stream.predict(X[[0]]) == stream.predict([[X[0, 0], 999.0]])
+    with pytest.warns(UserWarning, match=r"groups \[0.0\] of 'x1', 1 in all, had rows in earlier"):
+        gone = stream.predict(X[[0]])
+    assert gone == stream.predict([[X[0, 0], 999.0]])
+    stream.set_params(groups_at="population").predict(X[[0]])
+    stream.set_params(groups_at="own")
     before, effects = stream._state, stream.group_effects_
     with pytest.raises(ValueError, match=r"groups=\[1\]: 0.0 had rows in an earlier part"):
         stream.partial_fit(X[[0, -1]], y[[0, -1]])

@@ -418,6 +418,17 @@ def test_tuples_are_no_labels():
         codes_of("g", column, ())
 
 
+@pytest.mark.parametrize("labels", [["a", "a\0"], [b"a", b"a\0"], [2**60, 2**60 + 1, 0.5]])
+def test_labels_that_differ_stay_apart(labels):
+    column = np.array(labels * 2, dtype=object)
+    codes, found = codes_of("g", column, ())
+    assert sorted(found.tolist()) == sorted(labels)
+    assert len(np.unique(codes)) == len(labels)
+    np.testing.assert_array_equal(codes_of("g", column, found)[0], codes)
+    later = codes_of("g", column, codes_of("g", column[:1], ())[1])[1]  # Some come later.
+    assert set(later.tolist()) == set(labels)
+
+
 def test_labels_of_any_kind_are_the_same_groups():
     pd = pytest.importorskip("pandas")
     X, y = table(10, 6, 1.0, family="normal")
