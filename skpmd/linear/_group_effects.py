@@ -257,9 +257,8 @@ def slope_of(groups, X, centre):
     if groups.slope is None:
         return None
     column = X[:, [groups.column]]
-    if issparse(column):
-        return column.toarray()[:, 0] - centre[groups.column]
-    return column[:, 0] - centre[groups.column]
+    column = column.toarray() if issparse(column) else column
+    return column[:, 0] - (centre[groups.column] + groups.centre)
 
 
 def _effects(factor, z0, z1):

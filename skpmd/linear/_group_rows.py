@@ -140,6 +140,18 @@ def _is_missing(label):
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
+def counted(name, codes, labels, weight, n_known):
+    """Codes and labels of groups that have a row with a weight, or were known before."""
+    found = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
+    found = np.union1d(np.arange(n_known), found)
+    if not len(found):
+        raise ValueError(f"The column of groups={name!r} has no label of a row with a "
+                         "weight: sample_weight is zero at all of them.")  # fmt: skip
+    place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
+    place[found] = np.arange(len(found))
+    return place[codes.astype(np.int64)], labels[found]
+
+
 def column_of(X, place):
     if hasattr(X, "iloc"):
         return X.iloc[:, place]

@@ -23,7 +23,8 @@ from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
-_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
+_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave, as of these:
+_CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 _TABLE = 1 << 17  # Numbers of tables of predictors.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
@@ -39,6 +40,7 @@ class Groups(NamedTuple):
     slope: str | None  # Name of the column on which each group has a slope of its own.
     column: int  # Its place among those that have coefficients; -1 where there is none.
     prior_scale: float
+    centre: float = 0.0  # Where intercepts are, of a column that is taken as it is.
 
     others = ()  # Further factors.
 
@@ -236,7 +238,7 @@ class GroupedModel(GeneralisedLinearModel):
         known, columns = (slopes, phi, factor), self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
+            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
         at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
@@ -352,7 +354,7 @@ class GroupedModel(GeneralisedLinearModel):
         """The same with one rule for all groups, so that derivatives do not jump between steps."""
         if self.family.groups.n_effects > 1 or self.family.is_conjugate:
             return self
-        own, is_easy = copy.copy(self), self.family.name in ("binomial", "poisson")
+        own, is_easy = copy.copy(self), self.family.name in _CONCAVE
         own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
         return own
 
