@@ -25,6 +25,7 @@ from skpmd.linear._priors import precision_matrix
 
 _OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave, as of these:
 _CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
+_OF_TRAJECTORIES = 1  # And that of the inside of trajectories of chains.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 _TABLE = 1 << 17  # Numbers of tables of predictors.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
@@ -149,7 +150,7 @@ class GroupedModel(GeneralisedLinearModel):
         total = np.zeros(len(theta))
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
-        return np.where(np.isnan(total), -np.inf, total)
+        return np.where(total < np.inf, total, -np.inf)
 
     @staticmethod
     def factor(sds):
@@ -352,11 +353,24 @@ class GroupedModel(GeneralisedLinearModel):
 
     def _searching(self):
         """The same with one rule for all groups, so that derivatives do not jump between steps."""
-        if self.family.groups.n_effects > 1 or self.family.is_conjugate:
+        if self.family.is_conjugate:
             return self
         own, is_easy = copy.copy(self), self.family.name in _CONCAVE
+        is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
         return own
+
+    @property
+    def rough_gradient(self):
+        """Gradients (m, d) by few nodes, for the inside of trajectories; None where all are few.
+
+        Integrals of two dimensions take most of the time of chains, which end at exact ones.
+        """
+        if self.family.groups.n_effects == 1 or self.family.is_conjugate:
+            return None
+        own = copy.copy(self)
+        own._rule = _OF_TRAJECTORIES
+        return lambda *given: own.log_joint_gradient(*given)[1]
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
