@@ -23,9 +23,9 @@ from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
-_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave, as of these:
+# Rules of searches for modes, where log densities are concave, and of the inside of trajectories.
+_OF_SEARCHES, _OF_TRAJECTORIES = 3, 1
 _CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
-_OF_TRAJECTORIES = 1  # And that of the inside of trajectories of chains.
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 _TABLE = 1 << 17  # Numbers of tables of predictors.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
@@ -362,10 +362,7 @@ class GroupedModel(GeneralisedLinearModel):
 
     @property
     def rough_gradient(self):
-        """Gradients (m, d) by few nodes, for the inside of trajectories; None where all are few.
-
-        Integrals of two dimensions take most of the time of chains, which end at exact ones.
-        """
+        """Gradients (m, d) by few nodes, for the inside of trajectories; None where all are few."""
         if self.family.groups.n_effects == 1 or self.family.is_conjugate:
             return None
         own = copy.copy(self)
