@@ -388,8 +388,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
-        known = self._known_labels(response)
-        X, labels = self._coded(X, known)
+        X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         X, *_, groups = self._split(X)
         if is_part:
@@ -407,7 +406,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if groups is None:
             response = Classes(self.classes_)
         else:
-            given = groups, labels, weight, known, is_part
+            given = X, groups, labels, weight, is_part
             groups, response = self._in_groups_of(response or self._in_two(), *given)
         return self._rows_of(X, response.targets(codes), weight, groups), response
 

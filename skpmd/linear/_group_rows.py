@@ -115,13 +115,13 @@ def codes_of(name, column, labels):
 
     See `GroupColumns._coded`.
     """
-    column = np.asarray(column)
+    given, column = column, np.asarray(column)
     if column.dtype.kind in "iub":
         missing = np.zeros(len(column), dtype=bool)
     elif column.dtype.kind == "f":
         missing = np.isnan(column)
     else:
-        column = column.astype(object)
+        column = np.asarray(given, dtype=object)
         missing = np.array([_is_missing(one) for one in column], dtype=bool)
     try:
         found, place = np.unique(column[~missing], return_inverse=True)
@@ -137,7 +137,7 @@ def codes_of(name, column, labels):
                 f"such as {found[0]:g}, like something measured: name a column of labels, or make "
                 "these strings if each row is a group."
             )
-        labels = np.array(found.tolist())
+        labels = _as_array(found.tolist())
         if not len(labels):
             raise ValueError(f"The column of groups={name!r} holds no label: all are missing.")
         if labels.ndim > 1:
@@ -158,11 +158,42 @@ def codes_of(name, column, labels):
             new.append(label)
     codes = np.full(len(column), -1.0)
     codes[~missing] = of_found[place]
-    return codes, np.array([*labels.tolist(), *new]) if new else labels
+    return codes, _as_array([*labels.tolist(), *new]) if new else labels
+
+
+def _as_array(labels):
+    """An array of labels, of objects where they are others in one of numbers or words.
+
+    So are words that end with a zero byte, and large integers among fractions. Time stamps of
+    pandas, which no file of skops can hold, are dates of Python where nothing is lost.
+    """
+    labels = [_of_python(one) for one in labels]
+    found = np.array(labels)
+    return found if found.tolist() == labels else np.array(labels, dtype=object)
+
+
+def _of_python(label):
+    if hasattr(label, "to_pytimedelta"):
+        plain = label.to_pytimedelta()
+    else:
+        plain = label.to_pydatetime(warn=False) if hasattr(label, "to_pydatetime") else label
+    return plain if plain == label else label
 
 
 def _is_missing(label):
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+
+
+def counted(name, codes, labels, weight, n_known):
+    """Codes and labels of groups that have a row with a weight, or were known before."""
+    found = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
+    found = np.union1d(np.arange(n_known), found)
+    if not len(found):
+        raise ValueError(f"The column of groups={name!r} has no label of a row with a "
+                         "weight: sample_weight is zero at all of them.")  # fmt: skip
+    place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
+    place[found] = np.arange(len(found))
+    return place[codes.astype(np.int64)], labels[found]
 
 
 def column_of(X, place):

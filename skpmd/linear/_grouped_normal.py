@@ -20,13 +20,14 @@ class _Sums:
 
     def __init__(self, model, batch):
         of_y, of_x, triangles, root = [], [], [], np.empty((0, 0))
+        groups = model.family.groups
         for rows, starts in group_pieces(batch):
             X, y, weight = model.design((batch, rows))
             y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
-            if model.family.groups.slope is not None:
-                Z = np.column_stack([Z, Z[:, 0] * X[:, model.family.groups.column]])
+            if groups.slope is not None:
+                Z = np.column_stack([Z, Z[:, 0] * (X[:, groups.column] - groups.centre)])
             parts = [_projected(Z[a:b], scaled[a:b]) for a, b in zip(starts, starts[1:])]  # noqa: B905
             of_y += [one[0][:, 0] for one in parts]
             of_x += [one[0][:, 1:] for one in parts]

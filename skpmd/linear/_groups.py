@@ -23,7 +23,9 @@ from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, GroupTerms, group_piec
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
-_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
+# Rules of searches for modes, where log densities are concave, and of the inside of trajectories.
+_OF_SEARCHES, _OF_TRAJECTORIES = 3, 1
+_CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
 _LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
 _TABLE = 1 << 17  # Numbers of tables of predictors.
 _FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
@@ -39,6 +41,7 @@ class Groups(NamedTuple):
     slope: str | None  # Name of the column on which each group has a slope of its own.
     column: int  # Its place among those that have coefficients; -1 where there is none.
     prior_scale: float
+    centre: float = 0.0  # Where intercepts are, of a column that is taken as it is.
 
     others = ()  # Further factors.
 
@@ -147,7 +150,7 @@ class GroupedModel(GeneralisedLinearModel):
         total = np.zeros(len(theta))
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
-        return np.where(np.isnan(total), -np.inf, total)
+        return np.where(total < np.inf, total, -np.inf)
 
     @staticmethod
     def factor(sds):
@@ -237,7 +240,7 @@ class GroupedModel(GeneralisedLinearModel):
         known, columns = (slopes, phi, factor), self._columns(batch, rows)
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
+            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
         at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
@@ -376,11 +379,21 @@ class GroupedModel(GeneralisedLinearModel):
 
     def _searching(self):
         """The same with one rule for all groups, so that derivatives do not jump between steps."""
-        if self.family.groups.n_effects > 1 or self.family.is_conjugate:
+        if self.family.is_conjugate:
             return self
-        own, is_easy = copy.copy(self), self.family.name in ("binomial", "poisson")
+        own, is_easy = copy.copy(self), self.family.name in _CONCAVE
+        is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
         return own
+
+    @property
+    def rough_gradient(self):
+        """Gradients (m, d) by few nodes, for the inside of trajectories; None where all are few."""
+        if self.family.groups.n_effects == 1 or self.family.is_conjugate:
+            return None
+        own = copy.copy(self)
+        own._rule = _OF_TRAJECTORIES
+        return lambda *given: own.log_joint_gradient(*given)[1]
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""

@@ -374,6 +374,24 @@ def test_threads_change_no_digit(slopes):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
+@pytest.mark.parametrize("family", ["normal", pytest.param("binomial", marks=pytest.mark.slow)])
+def test_intercepts_of_groups_are_at_the_mean_of_a_column_that_is_not_centred(family):
+    X, y = table(20, 12, 0.5, family=family)
+    wide = {"scale": None, "intercept_prior_scale": 1e4, "random_state": 0}
+    model = BayesianGLMRegressorPMD(family, groups=[1], slopes={1: [0]}, **wide)
+    centred, far = X - [X[:, 0].mean(), 0.0], X + [50.0, 0.0]
+    fit, found = clone(model).fit(centred, y), clone(model).fit(far, y)
+    # At zero, 50 sds away, sds are all but a function of each other, and no weights are of use.
+    assert found.diagnostics_["method"].startswith("importance")
+    one, other = ([x.posterior_.mean(), x.posterior_.std()] for x in (fit, found))
+    shown = np.arange(len(one[0])) != 1  # But the intercept, which is at zero.
+    # Of 2,000 effective draws or more means have standard errors of .03 sds, and sds of 2 %.
+    assert np.abs((one[0] - other[0]) / one[1])[shown].max() < 0.15
+    np.testing.assert_allclose(other[1][shown], one[1][shown], rtol=0.1)
+    np.testing.assert_allclose(found.predict(far), fit.predict(centred), rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(found.group_effects_.mean, fit.group_effects_.mean, atol=0.05)
+
+
 def test_effects_under_a_horseshoe_are_those_of_the_coefficients():
     X, y = table(20, 4, 0.5, family="normal")
     y, model = y + 5.0 * X[:, 0], BayesianGLMRegressorPMD(groups=[1], random_state=0)
@@ -416,6 +434,17 @@ def test_tuples_are_no_labels():
     column[:] = [(1, 2), (1, 3)]
     with pytest.raises(ValueError, match="make all of them strings"):
         codes_of("g", column, ())
+
+
+@pytest.mark.parametrize("labels", [["a", "a\0"], [b"a", b"a\0"], [2**60, 2**60 + 1, 0.5]])
+def test_labels_that_differ_stay_apart(labels):
+    column = np.array(labels * 2, dtype=object)
+    codes, found = codes_of("g", column, ())
+    assert sorted(found.tolist()) == sorted(labels)
+    assert len(np.unique(codes)) == len(labels)
+    np.testing.assert_array_equal(codes_of("g", column, found)[0], codes)
+    later = codes_of("g", column, codes_of("g", column[:1], ())[1])[1]  # Some come later.
+    assert set(later.tolist()) == set(labels)
 
 
 def test_labels_of_any_kind_are_the_same_groups():
