@@ -17,6 +17,7 @@ from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._span import span_of
 from skpmd.proposals.control_variates import SampledModel, error_of_weights, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
@@ -205,7 +206,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     if hierarchical:
         states = _by_moves(model, whole, parameters, options, rng)
     else:
-        states = _by_sample_or_all(model, rows, whole, parameters, options, rng)
+        states = _in_span_or_not(model, rows, whole, parameters, options, rng)
     with bar_of_rounds() as report:
         outcome = drive(states, report)
     chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
@@ -244,6 +245,17 @@ def _by_moves(model, batches, parameters, options, rng):
     notes = {"method": "Hamiltonian moves from a normal prior's posterior"}
     for outcome in move_hierarchical(model, batches, options.n_particles, options.power, rng):
         yield outcome.with_findings(notes=notes)
+
+
+def _in_span_or_not(model, rows, whole, parameters, options, rng):
+    """Coefficients in the span of the rows, where these are few, and of the prior beside it."""
+    span = span_of(model, rows, rng)
+    if span is None:
+        yield from _by_sample_or_all(model, rows, whole, parameters, options, rng)
+        return
+    batches = ReportedBatches(span.rows.whole())
+    for outcome in _by_weights_or_moves(span.model, batches, parameters, options, rng):
+        yield span.restored(outcome)
 
 
 def _by_sample_or_all(model, rows, whole, parameters, options, rng):

@@ -26,7 +26,7 @@ from skpmd.linear._group_effects import (
     warn_of_gone,
 )
 from skpmd.linear._group_left_out import of_groups, of_rows
-from skpmd.linear._group_rows import codes_of, column_of, counted, in_groups, replaced
+from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, with_weights
 from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
@@ -276,7 +276,7 @@ class GroupColumns:
             return codes, labels
         table = codes.reshape(len(codes), -1).T
         every = zip(self._factors, table, labels, strict=True)
-        found = [counted(*one, weight, n_known) for one in every]
+        found = [with_weights(*one, weight, n_known) for one in every]
         codes = np.column_stack([one for one, _ in found]).reshape(codes.shape)
         return codes, [one for _, one in found]
 

@@ -184,7 +184,7 @@ def _is_missing(label):
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
-def counted(name, codes, labels, weight, n_known):
+def with_weights(name, codes, labels, weight, n_known):
     """Codes and labels of groups that have a row with a weight, or were known before."""
     found = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
     found = np.union1d(np.arange(n_known), found)
