@@ -63,8 +63,7 @@ def proposal_components(model, batches, proposal, power, modes=None):
     without it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small
     over four seeds, with k-hat near 0.5; with it within 5 %.
 
-    Groups of rows have further ones, see `_with_other_sds`. A model that has
-    ``conditional_components`` has its own, whatever is named.
+    A model that has ``conditional_components`` has its own, whatever is named.
     """
     if hasattr(model, "conditional_components"):
         return model.conditional_components(batches, power)
@@ -89,20 +88,18 @@ def proposal_components(model, batches, proposal, power, modes=None):
     components = []
     for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
         components += [skew, Proposal(gaussian.mean, gaussian.chol, df)]
-    shares, wide, of_sds = np.array(shares) / sum(shares), [], []
+    shares, wide = np.array(shares) / sum(shares), []
     if np.isfinite(model.tail_df):
         centre = components[1]
         wide.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
     if not model.is_log_concave and model.prior.has_gaussian:
         wide += _with_free_dispersions(model, gaussians[0][0])
-        of_sds = _with_other_sds(model, batches, gaussians[0][0], power)
     for share in _SHARES_OF_ROWS if _are_near_prior(model, batches, modes) else ():
         flat = laplace(model, batches, modes[0][0].mean, share * power)
         flat = variational_mirror_descent(model, batches, flat, share * power)
         wide.append(with_skewness(flat, share * power))
     of_wide = np.full(len(wide), _DEFENSIVE_SHARE)
-    of_wide = np.append(of_wide, np.full(len(of_sds), _SHARE_OF_SDS / max(len(of_sds), 1)))
-    return [*components, *wide, *of_sds], np.append((1.0 - of_wide.sum()) * shares, of_wide)
+    return [*components, *wide], np.append((1.0 - of_wide.sum()) * shares, of_wide)
 
 
 def _with_free_dispersions(model, gaussian):
@@ -114,7 +111,6 @@ def _with_free_dispersions(model, gaussian):
     mean, cov = gaussian.mean.copy(), gaussian.chol @ gaussian.chol.T
     is_free = np.arange(len(mean)) >= len(mean) - len(model.family.dispersions.names)
     is_free &= np.diag(cov) > _FREE**2
-    is_free[_places_of_sds(model)] = False  # `_with_other_sds` are theirs.
     if not is_free.any():
         return []
     mean[is_free], cov[is_free], cov[:, is_free] = 0.0, 0.0, 0.0
@@ -122,29 +118,27 @@ def _with_free_dispersions(model, gaussian):
     return [Proposal(mean, np.linalg.cholesky(cov))]
 
 
-def _places_of_sds(model):
-    """Places of the coordinates of sds of groups' effects."""
-    groups = model.family.groups
-    if groups is None:
-        return []
-    first = model.n_coordinates - len(groups.dispersions.names)
-    return list(range(first, first + groups.n_effects))
-
-
-def _with_other_sds(model, batches, gaussian, power):
-    """Proposals around smaller and larger sds of effects, where there are few groups.
+def with_other_sds(model, batches, mixture, power):
+    """The same mixture with proposals around smaller and larger sds of effects, of few groups.
 
     Given a large sd the intercept is as free as the effects, and given a small one it is known:
     no Gaussian is wide here and narrow there. Those near another sd have the intercept's spread
     there, and so the tail of an sd that one or two groups leave to its prior.
     """
-    found = []
-    for place in _places_of_sds(model):
-        sd = np.linalg.norm(gaussian.chol[place])
+    (components, shares), groups, found = mixture, getattr(model.family, "groups", None), []
+    if groups is None or not model.prior.has_gaussian:
+        return mixture
+    first = model.n_coordinates - len(groups.dispersions.names)
+    mean, factor = components[1].mean, components[1].factor
+    for place in range(first, first + groups.n_effects):
+        sd = np.linalg.norm(factor[place])
         for height in _OTHER_SDS if sd > _FEW_GROUPS else ():
-            near = _Near(model, place, gaussian.mean[place] + height * sd, sd)
-            found.append(Proposal(*laplace(near, batches, gaussian.mean, power)))
-    return found
+            near = _Near(model, place, mean[place] + height * sd, sd)
+            found.append(Proposal(*laplace(near, batches, mean, power)))
+    if not found:
+        return mixture
+    of_sds = np.full(len(found), _SHARE_OF_SDS / len(found))
+    return [*components, *found], np.append((1.0 - _SHARE_OF_SDS) * shares, of_sds)
 
 
 class _Near:
@@ -299,7 +293,9 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
     is_own = hasattr(model, "conditional_components")
     modes = [None] if is_own else modes_of(model, batches, power)
     mixture = proposal_components(model, batches, parameters.proposal, power, modes)
-    notes, first = {}, None
+    notes, first, n_whole = {}, None, len(mixture[0])
+    if not is_own and not model.is_log_concave:
+        mixture = with_other_sds(model, batches, mixture, power)
     if parameters.moves != "always":
         # Each mode has so many draws at first, and one of them may have all mass.
         near_prior = not is_own and _are_near_prior(model, batches, modes)
@@ -307,8 +303,9 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
         min_share = 0.0 if is_last else _MIN_SHARE / len(modes)
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
-            # Proposals at several modes disagree of themselves, and so do those with thin tails.
-            if len(modes) > 1 or near_prior:
+            # Proposals at several modes disagree of themselves, and so do those with thin tails
+            # and those of a part.
+            if len(modes) > 1 or near_prior or len(mixture[0]) > n_whole:
                 outcome = outcome.with_findings(disagreement=None)
             share = first.infos[0].ess / n
             few = parameters.moves == "never" and share < _MIN_UNMOVED
