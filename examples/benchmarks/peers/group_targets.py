@@ -96,7 +96,7 @@ def marginal_density(data):
 
 
 def exact_moments(data):
-    """Mean and sd of each of the `names`, (d,) each: a grid of the log sd, and of the rest given it.
+    """Mean and sd of each of the `names`, (d,): a grid of the log sd, and of the rest given it.
 
     Given it, the rest is nearly normal, so that a trapezium rule whose steps are of one sd at the
     conditional mode has errors of e^-20. Two such grids, shifted by half a step, that differ on a
@@ -145,7 +145,9 @@ def exact_moments(data):
 
     (mean, sd), (other, its_sd) = (moments(weights * (shift == one)) for one in (0.0, 0.5))
     if max((np.abs(mean - other) / sd).max(), np.abs(its_sd / sd - 1.0).max()) > 0.01:
-        raise RuntimeError(f"{data.name}: two grids have means {mean}, {other}, sds {sd}, {its_sd}.")
+        raise RuntimeError(
+            f"{data.name}: two grids have means {mean}, {other}, sds {sd}, {its_sd}."
+        )
     return moments(weights)
 
 
