@@ -17,7 +17,7 @@ from .targets import Target
 
 SCALE = 2.5
 # Of integrals over an effect: nodes that close in, how often, from where, to what; and of the rule.
-_FEW, _ROUNDS, _FAR, _DROP, _MANY = 17, 9, 38.0, 35.0, 97
+_FEW, _ROUNDS, _FAR, _DROP, _MANY = 9, 13, 38.0, 35.0, 97
 _LARGE = 300.0  # Predictor of a count; beyond, derivatives are no numbers.
 _GRID, _BATCH = 48, 25  # Log sds, and points of the rest that are taken at once.
 
@@ -122,7 +122,7 @@ def exact_moments(data):
         return found.x, factor, np.log(np.diag(factor)).sum() - float(found.fun)
 
     low, high = -12.0, 8.0
-    for _ in range(3):
+    for _ in range(4):
         grid, cell = np.linspace(low, high, _FEW, retstep=True)
         mass = np.array([conditional(one)[2] + 2.0 * max(one, 0.0) for one in grid])
         inside = np.flatnonzero(mass > mass.max() - _DROP / 2.0)
