@@ -30,7 +30,7 @@ _FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a d
 # Effects of few groups: from this posterior sd of a group sd's coordinate on there are proposals so
 # many sds from its mean, pulled back by what is known, of such a share together. With their skewed
 # and Student neighbours alone errors of sds were 2 to 9 %, with these 0 to 2 %, of 1 to 12 groups.
-_FEW_GROUPS, _OTHER_SDS, _SHARE_OF_SDS = 0.12, (4.0, 8.0, -4.0), 0.2
+_FEW_GROUPS, _OTHER_SDS, _SHARE_OF_SDS = 0.12, (2.0, 4.0, 8.0, -4.0), 0.3
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
