@@ -248,7 +248,8 @@ def table(G, n, sd, seed=0, family="binomial"):
     ("G", "n", "sd", "family"),
     [
         pytest.param(60, 2, 1.0, "binomial", marks=pytest.mark.slow),
-        pytest.param(1, 40, 0.5, "binomial", marks=pytest.mark.slow),
+        (1, 40, 0.5, "binomial"),
+        (2, 12, 0.7, "binomial"),
         pytest.param(3, 20, 1.0, "binomial", marks=pytest.mark.slow),
         (20, 5, 0.0, "binomial"),
         (8, 5, 1.0, "normal"),
@@ -259,9 +260,10 @@ def test_posteriors_are_those_of_long_importance_sampling(G, n, sd, family):
     model = BayesianGLMRegressorPMD(family, groups=[1], random_state=0).fit(X, y)
     long = clone(model).set_params(n_particles=20000, random_state=1).fit(X, y)
     gap = (model.posterior_.mean() - long.posterior_.mean()) / long.posterior_.std()
-    # 2,400 effective draws: standard errors of .02 and 1.5 %; sds of few groups have long tails.
+    # 2,400 effective draws: standard errors of .02 and 1.5 %, of few groups of .01 and 2 %.
     assert np.abs(gap).max() < 0.08
-    np.testing.assert_allclose(model.posterior_.std(), long.posterior_.std(), rtol=0.12)
+    np.testing.assert_allclose(model.posterior_.std(), long.posterior_.std(), rtol=0.06)
+    assert model.diagnostics_["method"].startswith("importance")
 
 
 def test_a_posterior_is_that_of_a_grid():
