@@ -17,7 +17,7 @@ from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
-from skpmd.linear._group_kernels import integrate_intercepts
+from skpmd.linear._group_kernels import LANES, integrate_counts, integrate_trials
 from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
@@ -239,34 +239,21 @@ class GroupedModel(GeneralisedLinearModel):
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
-        at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
-        is_fast = is_fast and np.abs(at_median).max() < _LARGEST
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
-        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
-        block = max(_FEWEST, _TABLE // starts[-1])
         if is_fast:
-            design = self._with_ones(batch, rows)
-            numbers = np.empty(len(design) * min(block, len(slopes)))
+            fast = _Intercepts(self, known, batch, rows, starts)
+            is_fast = fast.are_moderate
+        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+        block = fast.block(order) if is_fast else max(_FEWEST, _TABLE // starts[-1])
 
         def call(own, start, rule, order):
+            if is_fast:
+                return fast.integrate(own, start[:, 0].copy(), rule, order)
             slopes, phi, factor = own
-            if not is_fast:
-                table = self._predictors(slopes, batch, rows)
-                of_rows, own = (*columns, starts, x), (table, phi, factor)
-                return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
-            (y, _, weight), m = columns, len(phi)
-            out = numbers[: len(design) * m].reshape(-1, m) if order == 0 else None
-            table = np.matmul(design, self._with_base(slopes, design), out=out)
-            values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
-            moments = np.empty((n_groups if order == 2 else 0, 7, m))
-            integrate_intercepts(
-                int(self.family.name == "poisson"), table, y, weight, starts, factor[:, 0].copy(),
-                start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
-                rules.log_weights, order, values, by_factor[:, 0], moments,
-            )  # fmt: skip
-            more = by_factor, np.zeros(phi.shape), moments.transpose(2, 0, 1)
-            return values.T, table.T, *more
+            table = self._predictors(slopes, batch, rows)
+            of_rows, own = (*columns, starts, x), (table, phi, factor)
+            return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
 
         def chosen(some):
             own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
@@ -292,21 +279,6 @@ class GroupedModel(GeneralisedLinearModel):
                 own = tuple(one[some][place] for one in known)
                 parts.append((place, call(own, *found[k], order)))
             yield some, *together(parts)
-
-    def _with_ones(self, batch, rows):
-        """Columns of some rows, in double precision, ones, and what is known of predictors."""
-        X, shift = batch.X[rows], self.shift_of(batch.X)
-        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
-        more = [] if batch.offset is None else [batch.offset[rows]]
-        return np.column_stack([X, np.ones(len(X)), *more]).astype(np.float64, copy=False)
-
-    def _with_base(self, slopes, design):
-        """Coefficients (w, m) of `_with_ones`."""
-        out = np.ones((design.shape[1], len(slopes)))
-        width = slopes.shape[1] - self.fit_intercept
-        out[:width] = slopes[:, :width].T
-        out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
-        return out
 
     def changes(self, theta, batches):
         """By how much integrals of groups are other ones with the next rule, (m, G).
@@ -402,6 +374,67 @@ class GroupedModel(GeneralisedLinearModel):
         self._add_sums(points, 1, batches, np.zeros(len(points)), gradient)
         at, *rest = np.split(gradient, [1, 1 + len(mean)])
         return at[0], *rest
+
+
+class _Intercepts:
+    """Rows of some groups whose integrals have compiled loops of their own."""
+
+    def __init__(self, model, known, batch, rows, starts):
+        X, shift = batch.X[rows], model.shift_of(batch.X)
+        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
+        self.is_count, self.starts = model.family.name == "poisson", starts
+        self._centre = np.median(known[0], axis=0)
+        at = model._predictors(self._centre[None], batch, rows)[0]
+        self.are_moderate = np.abs(at).max() < _LARGEST
+        ones = [np.ones(len(X))] * model.fit_intercept
+        self._design = np.column_stack([X, *ones, at]).astype(np.float64, copy=False)
+        self._y, _, self._weight = model._columns(batch, rows)
+        if not self.is_count:
+            signed = self._design * (1.0 - 2.0 * self._y)[:, None]
+            self._design = signed.astype(np.float32)
+
+    def block(self, order):
+        """How many particles are worth a call."""
+        n = self.starts[-1] if self.is_count or order == 1 else self.starts.size
+        return max(_FEWEST, _TABLE // n)
+
+    def integrate(self, known, start, rule, order):
+        """See `integrate_groups`."""
+        (slopes, phi, factor), G, n = known, len(rule), self.starts[-1]
+        M, w = slopes.shape
+        longest = n if self.is_count else np.diff(self.starts).max()
+        m = min(LANES, max(_FEWEST, _TABLE // longest))
+        B = -(-M // m)
+        m = -(-M // (8 * B)) * 8  # Whole vectors.
+        base, sd = np.zeros((w + 1, B * m)), np.ones(B * m)
+        base[:w, :M], base[w] = (slopes - self._centre).T, 1.0
+        sd[:M] = factor[:, 0]
+        base, sd = base.reshape(w + 1, B, m).swapaxes(0, 1), sd.reshape(B, m)
+        values, by_factor = np.zeros((B, G, m)), np.zeros((B, m))
+        moments = np.empty((B, G if order == 2 else 1, 3, m))
+        rules = rules_of(1)
+        given = self.starts, sd, start, rules.intercepts, rules.first, rule, order
+        if self.is_count:
+            table = np.matmul(self._design, base)
+            integrate_counts(table, self._y, self._weight, *given, values, by_factor, moments)
+        else:
+            base = np.ascontiguousarray(base, np.float32)
+            table = np.empty((B, n if order == 1 else 0, m))
+            y, starts, sd, *more = self._y, *given
+            integrate_trials(
+                self._design, y, starts, base, sd, *more, values, table, by_factor, moments
+            )
+
+        def of_particles(one):
+            return np.moveaxis(one, -1, 1).reshape(B * m, *one.shape[1:-1])[:M]
+
+        of_factor = np.zeros((M, 3))
+        of_factor[:, 0] = by_factor.ravel()[:M]
+        found = np.zeros((M, G if order == 2 else 0, 7))
+        found[..., 4] = 1.0  # Of the second effect, which there is none of.
+        if order == 2:
+            found[..., [0, 2, 5]] = of_particles(moments)
+        return of_particles(values), of_particles(table), of_factor, np.zeros(phi.shape), found
 
 
 class _Marginal:
