@@ -112,50 +112,53 @@ def _advance(v, m, step):
 
 @njit(**_INNER)
 def _place(v, m, hits, rule, z, at, share):
-    """Write nodes (K m,), how far their effects are from a centre's, and logs of their shares.
+    """Write nodes (K, m), how far their effects are from a centre's, and logs of their shares.
 
     Returns how far the effect of a node is, at most. ``rule`` (2, K) are nodes and logs of weights.
     """
-    K, far = rule.shape[1], 0.0
+    (K, _), far = z.shape, 0.0
     for i in range(m):
         v[_WIDTH + i] = 1.0 / math.sqrt(v[_WIDTH + i])
         v[_EFFECT + i] = min(max(v[_SD + i] * v[_CENTRE + i], -_MAX), _MAX)
     for k in range(K):
-        t, log_weight, first = rule[0, k], rule[1, k], k * m
+        t, log_weight, own, gaps, shares = rule[0, k], rule[1, k], z[k], at[k], share[k]
         for i in range(m):
             centre, one = v[_CENTRE + i], v[_MODE + i] + t * v[_WIDTH + i]
             gap = min(max(v[_SD + i] * one, -_MAX), _MAX) - v[_EFFECT + i]
             more = log_weight + hits * gap - 0.5 * (one - centre) * (one + centre)
             is_near = abs(one - centre) < _FAR
-            z[first + i] = one
-            at[first + i] = gap if is_near else 0.0
-            share[first + i] = more if is_near else -2.0 * _MAX_SINGLE
+            own[i] = one
+            gaps[i] = gap if is_near else 0.0
+            shares[i] = more if is_near else -2.0 * _MAX_SINGLE
     for i in range(m):  # The first node is the lowest, and the last one the highest.
-        most = max(abs(z[i] - v[_CENTRE + i]), abs(z[(K - 1) * m + i] - v[_CENTRE + i]))
+        most = max(abs(z[0, i] - v[_CENTRE + i]), abs(z[K - 1, i] - v[_CENTRE + i]))
         far = max(far, v[_SD + i] * min(most, _FAR))
     return far
 
 
 @njit(**_INNER)
 def _add_shares(v, m, share, z, order, moments):
-    """Sum shares (K m,) over the nodes; they are of the sums from order 1 on. Moments at order 2."""
+    """Sum shares (K, m) over the nodes; they are of the sums from order 1 on. Moments at order 2."""
     for i in range(m):
         v[_SUM + i] = 0.0
-    for first in range(0, len(share), m):
+    for k in range(len(share)):
+        own = share[k]
         for i in range(m):
-            v[_SUM + i] += share[first + i]
-    for first in range(0, len(share) if order > 0 else 0, m):
+            v[_SUM + i] += own[i]
+    for k in range(len(share) if order > 0 else 0):
+        own = share[k]
         for i in range(m):
-            share[first + i] /= v[_SUM + i]
+            own[i] /= v[_SUM + i]
     if order == 2:
+        first, second, third = moments[0], moments[1], moments[2]
         moments[:] = 0.0
-        for first in range(0, len(share), m):
+        for k in range(len(share)):
+            own, at = share[k], z[k]
             for i in range(m):
-                one = z[first + i]
-                w = share[first + i] * one
-                moments[0, i] += w
-                moments[1, i] += w * one
-                moments[2, i] += w * one * one
+                w = own[i] * at[i]
+                first[i] += w
+                second[i] += w * at[i]
+                third[i] += w * at[i] * at[i]
 
 
 # ------------------------------------------------------------------- single trials
@@ -165,12 +168,13 @@ def _predict(x, base, out):
     m, w = len(out), len(x)
     for i in range(m):
         out[i] = _f(0.0)
-    for k in range(0, w - 3, 4):
-        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-        b0, b1, b2, b3 = base[k], base[k + 1], base[k + 2], base[k + 3]
+    for k in range(0, w - 5, 6):
+        x0, x1, x2, x3, x4, x5 = x[k], x[k + 1], x[k + 2], x[k + 3], x[k + 4], x[k + 5]
+        b0, b1, b2, b3, b4, b5 = base[k], base[k + 1], base[k + 2], base[k + 3], base[k + 4], base[k + 5]
         for i in range(m):
-            out[i] += (x0 * b0[i] + x1 * b1[i]) + (x2 * b2[i] + x3 * b3[i])
-    for k in range(w - w % 4, w):
+            one = x0 * b0[i] + x1 * b1[i] + x2 * b2[i]
+            out[i] += one + (x3 * b3[i] + x4 * b4[i] + x5 * b5[i])
+    for k in range(w - w % 6, w):
         x0, b0 = x[k], base[k]
         for i in range(m):
             out[i] += x0 * b0[i]
@@ -203,49 +207,61 @@ def _probabilities(raised, y, factor, rest, chance, sums):
 
 @njit(**_INNER)
 def _multiply(y, rest, chance, factor, chunk, ratio, product, share):
-    """Write products over rows: of a node's ratios (K m,), and last of ``rest``.
+    """Write products over rows: of nodes' ratios (K, m), and last of ``rest``.
 
     So many rows as a chunk have products that are numbers in single precision; logs of earlier
     ones of many are taken off ``share``, which is of both.
     """
-    (n, m), size = rest.shape, len(product) - rest.shape[1]
-    product[:] = 1.0
+    (n, m), K = rest.shape, len(ratio) - 1
+    products, ratios, shares = product.reshape(K * m + m), ratio.reshape(K * m + m), share.reshape(K * m + m)
+    last = ratio[K]
+    products[:] = 1.0
     for first in range(0, n, chunk):
-        ratio[:] = _f(1.0)
-        for j in range(first, min(first + chunk, n)):
-            q, p, f = rest[j], chance[j], factor[int(y[j])]
-            for k in range(0, size, m):
+        ratios[:] = _f(1.0)
+        end = min(first + chunk, n)
+        for j in range(first, end - 1, 2):  # By two, for half the passes over products.
+            q, p, factors = rest[j], chance[j], factor[int(y[j])]
+            r, o, others = rest[j + 1], chance[j + 1], factor[int(y[j + 1])]
+            for k in range(K):
+                own, f, g = ratio[k], factors[k], others[k]
                 for i in range(m):
-                    ratio[k + i] *= q[i] + p[i] * f[k + i]
+                    own[i] *= (q[i] + p[i] * f[i]) * (r[i] + o[i] * g[i])
             for i in range(m):
-                ratio[size + i] *= q[i]
-        for k in range(size + m):
-            product[k] *= ratio[k]
+                last[i] *= q[i] * r[i]
+        if (end - first) % 2 == 1:
+            q, p, factors = rest[end - 1], chance[end - 1], factor[int(y[end - 1])]
+            for k in range(K):
+                own, f = ratio[k], factors[k]
+                for i in range(m):
+                    own[i] *= q[i] + p[i] * f[i]
+            for i in range(m):
+                last[i] *= q[i]
+        for k in range(len(products)):
+            products[k] *= ratios[k]
         if (first // chunk) % _CHUNKS == _CHUNKS - 1:
-            for k in range(size + m):
-                share[k] -= math.log(product[k])
-                product[k] = 1.0
+            for k in range(len(products)):
+                shares[k] -= math.log(products[k])
+                products[k] = 1.0
 
 
 @njit(**_INNER)
 def _differentiate(table, y, rest, chance, factor, share, by_node):
     """Write derivatives by predictors of single trials, and sums of expected ones by node."""
-    (n, m), size = rest.shape, len(share)
-    of_row, of_node = np.empty(m, np.float32), np.empty(m, np.float32)
+    n, m = rest.shape
+    of_node = np.empty(m, np.float32)
     by_node[:] = 0.0
     for j in range(n):
         hit = int(y[j])
-        q, p, f, sign = rest[j], chance[j], factor[hit], _f(2 * hit - 1)
-        of_row[:] = _f(0.0)
-        for k in range(0, size, m):
+        q, p, factors, sign, row = rest[j], chance[j], factor[hit], _f(2 * hit - 1), table[j]
+        row[:] = 0.0
+        for k in range(len(share)):
+            f, w, total = factors[k], share[k], by_node[k]
             for i in range(m):
-                against = p[i] * f[k + i]
-                of_node[i] = sign * share[k + i] * against / (q[i] + against)
+                against = p[i] * f[i]
+                of_node[i] = sign * w[i] * against / (q[i] + against)
             for i in range(m):
-                of_row[i] += of_node[i]
-                by_node[k + i] += of_node[i]
-        for i in range(m):
-            table[j, i] = of_row[i]
+                row[i] += of_node[i]
+                total[i] += of_node[i]
 
 
 @njit(**_KERNEL)
@@ -260,19 +276,14 @@ def integrate_trials(
     Integrals ``values`` are (B, G, m), derivatives by predictors ``table`` (B, n, m), by sds
     ``by_factor`` (B, m), and ``moments`` of first, second and third order are (B, G, 3, m).
     """
-    (B, w, m), most, longest = base.shape, 0, 0
+    (B, _, m), most, longest = base.shape, 0, 0
     for g in range(len(rule)):
         if rule[g] >= 0:
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             longest = max(longest, starts[g + 1] - starts[g])
-    size = (most + 1) * m
-    of_rows, of_nodes, single = (
-        np.empty((3, longest, m), np.float32), np.empty((4, size)), np.empty((2, size), np.float32)
-    )  # fmt: skip
-    factors, factor, w32 = (
-        np.empty(2 * size, np.float32), np.empty((2, m), np.float32), np.empty(3 * LANES, np.float32)
-    )  # fmt: skip
-    v = np.empty(_END)
+    of_rows, factors = np.empty((3, longest, m), np.float32), np.empty(2 * most * m, np.float32)
+    of_nodes, single = np.empty((4, most + 1, m)), np.empty((2, most + 1, m), np.float32)
+    factor, w32, v = np.empty((2, m), np.float32), np.empty(3 * LANES, np.float32), np.empty(_END)
     for b in range(B):
         own = base[b]
         for i in range(m):
@@ -281,7 +292,8 @@ def integrate_trials(
             if rule[g] < 0:
                 continue
             lo, hi, head, tail = starts[g], starts[g + 1], first[rule[g]], first[rule[g] + 1]
-            n, size = hi - lo, (tail - head) * m
+            n, K = hi - lo, tail - head
+            size = K * m
             raised, rest, chance = of_rows[0, :n], of_rows[1, :n], of_rows[2, :n]
             for i in range(m):
                 w32[2 * LANES + i] = _f(0.0)
@@ -305,40 +317,42 @@ def integrate_trials(
                     v[_GAIN + i], v[_SPREAD + i] = w32[i], w32[LANES + i]
                 if _advance(v, m, step) == 0:
                     break
-            z, at, share = of_nodes[0, :size], of_nodes[1, :size], of_nodes[2, :size + m]
-            product, ratio, weights = of_nodes[3, :size + m], single[0, :size + m], single[1, :size]
+            z, at, share = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, : K + 1]
+            product, ratio, weights = of_nodes[3, : K + 1], single[0, : K + 1], single[1, :K]
             far = _place(v, m, 0.0, rules[:, head:tail], z, at, share)
-            both = factors[: 2 * size].reshape(2, size)
-            up, down = both[0], both[1]
+            both = factors[: 2 * size].reshape(2, K, m)
+            ups, downs, gaps = both[0].reshape(size), both[1].reshape(size), at.reshape(size)
             for k in range(size):
-                up[k] = at[k]
-            _raise(up, down)
+                ups[k] = gaps[k]
+            _raise(ups, downs)
             for k in range(size):
-                down[k] = _f(1.0) / up[k]
+                downs[k] = _f(1.0) / ups[k]
+            last, of_rest = share[K], product[K]
             for i in range(m):
                 far = max(far, w32[2 * LANES + i] + abs(v[_EFFECT + i]))
-                share[size + i] = 0.5 * v[_CENTRE + i] * v[_CENTRE + i]
+                last[i] = 0.5 * v[_CENTRE + i] * v[_CENTRE + i]
             chunk = max(1, int(_MAX_SINGLE / (far + 1.0)))
             _multiply(y[lo:hi], rest, chance, both, chunk, ratio, product, share)
+            w, shares, products = weights.reshape(size), share.reshape(size + m), product.reshape(size + m)
             for k in range(size):
-                weights[k] = share[k]
-            _raise(weights, ratio[:size])
+                w[k] = shares[k]
+            _raise(w, downs)
             for k in range(size):
-                more = weights[k] / product[k]
-                at[k] = more if share[k] > _MIN_LOG else 0.0
+                more = w[k] / products[k]
+                gaps[k] = more if shares[k] > _MIN_LOG else 0.0
             _add_shares(v, m, at, z, order, moments[b, g if order == 2 else 0])
             for i in range(m):
-                total = v[_SUM + i] * v[_WIDTH + i] * product[size + i]
-                values[b, g, i] = math.log(total) - share[size + i]
+                total = v[_SUM + i] * v[_WIDTH + i] * of_rest[i]
+                values[b, g, i] = math.log(total) - last[i]
             if order == 1:
                 for k in range(size):
-                    weights[k] = at[k]
-                _differentiate(
-                    table[b, lo:hi], y[lo:hi], rest, chance, both, weights, at
-                )
-                for k in range(0, size, m):
+                    w[k], downs[k] = gaps[k], _f(1.0) / ups[k]
+                _differentiate(table[b, lo:hi], y[lo:hi], rest, chance, both, weights, at)
+                own_sum = by_factor[b]
+                for k in range(K):
+                    nodes, more_of = z[k], at[k]
                     for i in range(m):
-                        by_factor[b, i] += z[k + i] * at[k + i]
+                        own_sum[i] += nodes[i] * more_of[i]
 
 
 # ------------------------------------------------------------------- counts
@@ -354,7 +368,7 @@ def integrate_counts(
     for g in range(len(rule)):
         if rule[g] >= 0:
             most = max(most, first[rule[g] + 1] - first[rule[g]])
-    of_nodes, of_rows, v = np.empty((5, most * m)), np.empty((3, m)), np.empty(_END)
+    of_nodes, of_rows, v = np.empty((5, most, m)), np.empty((3, m)), np.empty(_END)
     one, rate, scratch = of_rows[0], of_rows[1], of_rows[2]
     for b in range(B):
         for i in range(m):
@@ -363,21 +377,22 @@ def integrate_counts(
             if rule[g] < 0:
                 continue
             lo, hi, head, tail = starts[g], starts[g + 1], first[rule[g]], first[rule[g] + 1]
-            hits, size = 0.0, (tail - head) * m
-            z, at, share = of_nodes[0, :size], of_nodes[1, :size], of_nodes[2, :size]
-            factor, more = of_nodes[3, :size], of_nodes[4, :size]
+            hits, K = 0.0, tail - head
+            size = K * m
+            z, at, share = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, :K]
+            factor, more = of_nodes[3, :K], of_nodes[4, :K].reshape(size)
             for i in range(m):
                 v[_LOG + i], v[_TOTAL + i] = 0.0, 0.0
                 v[_MODE + i], v[_LOW + i], v[_HIGH + i] = start[g], -math.inf, math.inf
             for j in range(lo, hi):
-                row, w, wy = table[b, j], weight[j], weight[j] * y[j]
+                row, often, wy = table[b, j], weight[j], weight[j] * y[j]
                 hits += wy
                 for i in range(m):
                     row[i] = min(max(row[i], -_MAX), _MAX)
                     v[_LOG + i] += wy * row[i]
                 _exponential(row, rate, scratch)
                 for i in range(m):
-                    v[_TOTAL + i] += w * rate[i]
+                    v[_TOTAL + i] += often * rate[i]
             for step in range(_PASSES):
                 for i in range(m):
                     one[i] = min(max(v[_SD + i] * v[_MODE + i], -_MAX), _MAX)
@@ -392,11 +407,12 @@ def integrate_counts(
                 v[_TOTAL + i], v[_GAIN + i] = v[_SPREAD + i], rate[i]
                 centre = hits * v[_EFFECT + i] - 0.5 * v[_CENTRE + i] * v[_CENTRE + i]
                 v[_LOG + i] += centre - v[_TOTAL + i]
-            _exponential(at, factor, more)
-            for k in range(0, size, m):
+            _exponential(at.reshape(size), factor.reshape(size), more)
+            for k in range(K):
+                shares, f = share[k], factor[k]
                 for i in range(m):
-                    share[k + i] -= v[_TOTAL + i] * (factor[k + i] - 1.0)
-            _exponential(share, at, more)
+                    shares[i] -= v[_TOTAL + i] * (f[i] - 1.0)
+            _exponential(share.reshape(size), at.reshape(size), more)
             _add_shares(v, m, at, z, order, moments[b, g if order == 2 else 0])
             for i in range(m):
                 values[b, g, i] = v[_LOG + i] + math.log(v[_SUM + i] * v[_WIDTH + i])
@@ -404,11 +420,13 @@ def integrate_counts(
                 continue
             for i in range(m):
                 v[_SUM + i] = 0.0
-            for k in range(0, size, m):
+            own = by_factor[b]
+            for k in range(K):
+                f, w, nodes = factor[k], at[k], z[k]
                 for i in range(m):
-                    expected = at[k + i] * factor[k + i]
+                    expected = w[i] * f[i]
                     v[_SUM + i] += expected * v[_GAIN + i]
-                    by_factor[b, i] += z[k + i] * (at[k + i] * hits - v[_TOTAL + i] * expected)
+                    own[i] += nodes[i] * (w[i] * hits - v[_TOTAL + i] * expected)
             for j in range(lo, hi):
                 row = table[b, j]
                 _exponential(row, rate, scratch)
