@@ -6,7 +6,8 @@ from scipy.sparse import csr_matrix, hstack, issparse
 from skpmd._base.retained import RetainedRows
 from skpmd.engine.model import Batch
 
-FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
+# Of a piece; more are of few particles, or where tables of all particles are not held.
+FEW_ROWS, SOME_ROWS, MANY_ROWS = 1 << 10, 1 << 13, 1 << 14
 
 
 def in_groups(rows):

@@ -8,6 +8,7 @@ and a correlation are further coordinates like dispersions.
 """
 
 import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_kernels import LANES, integrate_counts, integrate_trials
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
+from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
@@ -172,7 +173,7 @@ class GroupedModel(GeneralisedLinearModel):
         width = coefficients.shape[1] - k
         phi = self.family.dispersions.natural(coefficients[:, width:])
         n = self.family.dispersions.n_own
-        return coefficients[:, :width], phi[:, :n], phi[:, n:]
+        return _Particles((coefficients[:, :width], phi[:, :n], phi[:, n:]))
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = known = self.split(coefficients)
@@ -201,6 +202,8 @@ class GroupedModel(GeneralisedLinearModel):
             return self._of_piece(known, batch, order, piece)
 
         n_rows = int(np.clip(_TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
+        if order == 0 and self.family.name == "binomial" and self.family.link == "logit":
+            n_rows = SOME_ROWS  # No table of all particles is held.
         return in_order(of, group_pieces(batch, n_rows=n_rows))
 
     @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
@@ -231,9 +234,9 @@ class GroupedModel(GeneralisedLinearModel):
         See `integrate_groups`; the rule of each group, and where searches begin, are found at the
         particles' median and where effects vary most, and apart for those of twice the size.
         """
-        slopes, phi, sds = known
-        groups, factor, x = self.family.groups, self.factor(sds), None
-        known, columns = (slopes, phi, factor), self._columns(batch, rows)
+        groups, kinds, x = self.family.groups, known.kinds, None
+        columns, known = self._columns(batch, rows), known.with_factors
+        slopes = known[0]
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
             x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
@@ -242,7 +245,7 @@ class GroupedModel(GeneralisedLinearModel):
         is_fast = groups.slope is None and self._is_fast(columns)
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
-            fast = _Intercepts(self, known, batch, rows, starts)
+            fast = _Intercepts(self, kinds, batch, rows, starts)
             is_fast = fast.are_moderate
         rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
         block = fast.block(order) if is_fast else max(_FEWEST, _TABLE // starts[-1])
@@ -255,8 +258,8 @@ class GroupedModel(GeneralisedLinearModel):
             of_rows, own = (*columns, starts, x), (table, phi, factor)
             return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
 
-        def chosen(some):
-            own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
+        def chosen(own):
+            n = np.sqrt(n_groups * len(batch.group) / starts[-1])
 
             def evaluate(start, rule):
                 values, *_, moments = call(own, start, rule, 2)
@@ -267,17 +270,18 @@ class GroupedModel(GeneralisedLinearModel):
                 return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
             return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
 
-        level = octaves(factor)
-        found = {k: chosen(np.flatnonzero(level == k)) for k in np.unique(level)}
+        level, few = kinds
+        found = {k: chosen(own) for k, own in few.items()}
         if self._is_next:
             last = rules.n - 1
             found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
         for i in range(0, len(slopes), block):
             some, parts = slice(i, i + block), []
-            for k in np.unique(level[some]):
+            for k in few:
                 place = np.flatnonzero(level[some] == k)
-                own = tuple(one[some][place] for one in known)
-                parts.append((place, call(own, *found[k], order)))
+                if len(place):
+                    own = tuple(one[some][place] for one in known)
+                    parts.append((place, call(own, *found[k], order)))
             yield some, *together(parts)
 
     def changes(self, theta, batches):
@@ -288,7 +292,7 @@ class GroupedModel(GeneralisedLinearModel):
         known, further, out = self.split(self.prior.coefficients(theta)), copy.copy(self), []
         further._is_next = True
         for batch in batches if not self.family.is_conjugate else ():
-            for piece in group_pieces(batch):
+            for piece in group_pieces(batch, n_rows=SOME_ROWS):
                 both = (
                     np.concatenate([part[1] for part in one.integrals(known, batch, *piece, 0)])
                     for one in (self, further)
@@ -376,14 +380,31 @@ class GroupedModel(GeneralisedLinearModel):
         return at[0], *rest
 
 
+class _Particles(tuple):
+    """Coefficients (m, w), dispersions (m, k) and sds and correlation of effects (m, e)."""
+
+    @cached_property
+    def with_factors(self):
+        """The same with factors (m, 3) of the effects' covariances."""
+        return *self[:2], GroupedModel.factor(self[2])
+
+    @cached_property
+    def kinds(self):
+        """The octave (m,) of each, and some to find rules by of those of each octave, a dict."""
+        known = self.with_factors
+        level = octaves(known[2])
+        few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
+        return level, few
+
+
 class _Intercepts:
     """Rows of some groups whose integrals have compiled loops of their own."""
 
-    def __init__(self, model, known, batch, rows, starts):
+    def __init__(self, model, kinds, batch, rows, starts):
         X, shift = batch.X[rows], model.shift_of(batch.X)
         X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
         self.is_count, self.starts = model.family.name == "poisson", starts
-        self._centre = np.median(known[0], axis=0)
+        self._centre = kinds[1][0][0][0]
         at = model._predictors(self._centre[None], batch, rows)[0]
         self.are_moderate = np.abs(at).max() < _LARGEST
         ones = [np.ones(len(X))] * model.fit_intercept
@@ -425,16 +446,13 @@ class _Intercepts:
                 self._design, y, starts, base, sd, *more, values, table, by_factor, moments
             )
 
-        def of_particles(one):
-            return np.moveaxis(one, -1, 1).reshape(B * m, *one.shape[1:-1])[:M]
-
-        of_factor = np.zeros((M, 3))
+        values, table = (one.swapaxes(1, 2).reshape(B * m, -1)[:M] for one in (values, table))
+        of_factor, found = np.zeros((M, 3)), np.zeros((M, G if order == 2 else 0, 7))
         of_factor[:, 0] = by_factor.ravel()[:M]
-        found = np.zeros((M, G if order == 2 else 0, 7))
-        found[..., 4] = 1.0  # Of the second effect, which there is none of.
         if order == 2:
-            found[..., [0, 2, 5]] = of_particles(moments)
-        return of_particles(values), of_particles(table), of_factor, np.zeros(phi.shape), found
+            found[..., 4] = 1.0  # Of the second effect, which there is none of.
+            found[..., [0, 2, 5]] = moments.transpose(0, 3, 1, 2).reshape(B * m, G, 3)[:M]
+        return values, table, of_factor, np.zeros(phi.shape), found
 
 
 class _Marginal:
