@@ -14,6 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
+_f = np.float32
 _KERNEL = {
     "cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy",
     "fastmath": {"contract"},
@@ -24,14 +25,13 @@ _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: 
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
 _MAX_SINGLE, _CHUNKS = 80.0, 8  # Logs of products are to be smaller, in single precision.
 _FAR = 11.0  # From a centre in prior sds; nodes beyond add nothing.
-_MIN_LOG = -75.0  # Logs of what nodes add to a sum, next to a centre's, that are as good as none.
+_LEAST = _f(1e-33)  # What nodes add to a sum, next to a centre's, that is as good as nothing.
 # Of each particle: sd of effects, mode, the centre, where the last step of the search began, the
 # precision there and later the width, ends of where the mode is, derivatives, the effect at the
 # centre, and sums.
 _SD, _MODE, _CENTRE, _WIDTH, _LOW, _HIGH, _GAIN, _SPREAD, _EFFECT, _SUM, _LOG, _TOTAL, _END = range(
     0, 13 * LANES, LANES
 )
-_f = np.float32
 
 
 @njit(**_INNER)
@@ -206,15 +206,15 @@ def _probabilities(raised, y, factor, rest, chance, sums):
 
 
 @njit(**_INNER)
-def _multiply(y, rest, chance, factor, chunk, ratio, product, share):
+def _multiply(y, rest, chance, factor, chunk, ratio, product, share, v):
     """Write products over rows: of nodes' ratios (K, m), and last of ``rest``.
 
     So many rows as a chunk have products that are numbers in single precision; logs of earlier
-    ones of many are taken off ``share``, which is of both.
+    ones of many go to ``share`` (K, m) and to those of the centre.
     """
     (n, m), K = rest.shape, len(ratio) - 1
-    products, ratios, shares = product.reshape(K * m + m), ratio.reshape(K * m + m), share.reshape(K * m + m)
-    last = ratio[K]
+    products, ratios = product.reshape(K * m + m), ratio.reshape(K * m + m)
+    last, of_last = ratio[K], product[K]
     products[:] = 1.0
     for first in range(0, n, chunk):
         ratios[:] = _f(1.0)
@@ -239,9 +239,11 @@ def _multiply(y, rest, chance, factor, chunk, ratio, product, share):
         for k in range(len(products)):
             products[k] *= ratios[k]
         if (first // chunk) % _CHUNKS == _CHUNKS - 1:
-            for k in range(len(products)):
-                shares[k] -= math.log(products[k])
-                products[k] = 1.0
+            for i in range(m):
+                v[_LOG + i] += math.log(of_last[i])
+                for k in range(K):
+                    share[k, i] -= math.log(product[k, i])
+            products[:] = 1.0
 
 
 @njit(**_INNER)
@@ -282,7 +284,7 @@ def integrate_trials(
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             longest = max(longest, starts[g + 1] - starts[g])
     of_rows, factors = np.empty((3, longest, m), np.float32), np.empty(2 * most * m, np.float32)
-    of_nodes, single = np.empty((4, most + 1, m)), np.empty((2, most + 1, m), np.float32)
+    of_nodes, single = np.empty((3, most + 1, m)), np.empty((2, most + 1, m), np.float32)
     factor, w32, v = np.empty((2, m), np.float32), np.empty(3 * LANES, np.float32), np.empty(_END)
     for b in range(B):
         own = base[b]
@@ -317,37 +319,33 @@ def integrate_trials(
                     v[_GAIN + i], v[_SPREAD + i] = w32[i], w32[LANES + i]
                 if _advance(v, m, step) == 0:
                     break
-            z, at, share = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, : K + 1]
-            product, ratio, weights = of_nodes[3, : K + 1], single[0, : K + 1], single[1, :K]
-            far = _place(v, m, 0.0, rules[:, head:tail], z, at, share)
+            z, at, product = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, : K + 1]
+            share, ratio = single[0, :K], single[1, : K + 1]
             both = factors[: 2 * size].reshape(2, K, m)
-            ups, downs, gaps = both[0].reshape(size), both[1].reshape(size), at.reshape(size)
-            for k in range(size):
-                ups[k] = gaps[k]
+            far = _place(v, m, 0.0, rules[:, head:tail], z, both[0], share)
+            ups, downs = both[0].reshape(size), both[1].reshape(size)
             _raise(ups, downs)
             for k in range(size):
                 downs[k] = _f(1.0) / ups[k]
-            last, of_rest = share[K], product[K]
             for i in range(m):
                 far = max(far, w32[2 * LANES + i] + abs(v[_EFFECT + i]))
-                last[i] = 0.5 * v[_CENTRE + i] * v[_CENTRE + i]
+                v[_LOG + i] = -0.5 * v[_CENTRE + i] * v[_CENTRE + i]
             chunk = max(1, int(_MAX_SINGLE / (far + 1.0)))
-            _multiply(y[lo:hi], rest, chance, both, chunk, ratio, product, share)
-            w, shares, products = weights.reshape(size), share.reshape(size + m), product.reshape(size + m)
-            for k in range(size):
-                w[k] = shares[k]
-            _raise(w, downs)
+            _multiply(y[lo:hi], rest, chance, both, chunk, ratio, product, share, v)
+            w, shares = share.reshape(size), at.reshape(size)
+            products, of_rest = product.reshape(size + m), product[K]
+            _raise(w, ratio.reshape(size + m)[:size])
             for k in range(size):
                 more = w[k] / products[k]
-                gaps[k] = more if shares[k] > _MIN_LOG else 0.0
+                shares[k] = more if w[k] > _LEAST else 0.0
             _add_shares(v, m, at, z, order, moments[b, g if order == 2 else 0])
             for i in range(m):
                 total = v[_SUM + i] * v[_WIDTH + i] * of_rest[i]
-                values[b, g, i] = math.log(total) - last[i]
+                values[b, g, i] = v[_LOG + i] + math.log(total)
             if order == 1:
                 for k in range(size):
-                    w[k], downs[k] = gaps[k], _f(1.0) / ups[k]
-                _differentiate(table[b, lo:hi], y[lo:hi], rest, chance, both, weights, at)
+                    w[k] = shares[k]
+                _differentiate(table[b, lo:hi], y[lo:hi], rest, chance, both, share, at)
                 own_sum = by_factor[b]
                 for k in range(K):
                     nodes, more_of = z[k], at[k]
