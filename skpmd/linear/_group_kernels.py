@@ -40,10 +40,10 @@ def _exponential(x, out, scratch):
     bits = scratch.view(np.int64)
     magic, most = 6755399441055744.0, 600.0
     for j in range(len(x)):
-        scratch[j] = min(max(x[j], -most), most) * 1.4426950408889634 + magic
-    for j in range(len(x)):
+        at = min(max(x[j], -most), most)
+        scratch[j] = at * 1.4426950408889634 + magic
         k = scratch[j] - magic
-        r = min(max(x[j], -most), most) - k * 0.693147180369123816490
+        r = at - k * 0.693147180369123816490
         r -= k * 1.90821492927058770002e-10
         p = 1 / 39916800.0 + r * (1 / 479001600.0)
         p = 1 / 3628800.0 + r * p
@@ -56,34 +56,41 @@ def _exponential(x, out, scratch):
         p = 1 / 6.0 + r * p
         p = 0.5 + r * p
         p = 1.0 + r * p
-        out[j] = 1.0 + r * p
-    for j in range(len(x)):
+        p = 1.0 + r * p
         bits[j] = (bits[j] + 1023) << 52
-    for j in range(len(x)):
-        out[j] *= scratch[j]
+        out[j] = p * scratch[j]
 
 
 @njit(**_INNER)
-def _raise(x, scratch):
-    """e^x in place, of numbers that are held within +-80, in single precision."""
-    bits, magic = scratch.view(np.int32), _f(12582912.0)
-    for j in range(len(x)):
-        x[j] = min(max(x[j], _f(-_MAX_SINGLE)), _f(_MAX_SINGLE))
-        scratch[j] = x[j] * _f(1.44269504) + magic
-    for j in range(len(x)):
-        k = scratch[j] - magic
-        r = x[j] - k * _f(0.693359375) + k * _f(2.12194440e-4)
-        p = _f(1 / 720.0) + r * _f(1 / 5040.0)
-        p = _f(1 / 120.0) + r * p
-        p = _f(1 / 24.0) + r * p
-        p = _f(1 / 6.0) + r * p
-        p = _f(0.5) + r * p
-        p = _f(1.0) + r * p
-        x[j] = _f(1.0) + r * p
-    for j in range(len(x)):
-        bits[j] = (bits[j] + 127) << 23
-    for j in range(len(x)):
-        x[j] *= scratch[j]
+def _raise(table, scratch):
+    """e^x in place, of a table of numbers held within +-80, in single precision."""
+    magic = _f(12582912.0)
+    for k in range(len(table)):
+        x, power, bits = table[k], scratch[k], scratch[k].view(np.int32)
+        for j in range(len(x)):
+            at = min(max(x[j], _f(-_MAX_SINGLE)), _f(_MAX_SINGLE))
+            power[j] = at * _f(1.44269504) + magic
+            k_of = power[j] - magic
+            r = at - k_of * _f(0.693359375) + k_of * _f(2.12194440e-4)
+            p = _f(1 / 720.0) + r * _f(1 / 5040.0)
+            p = _f(1 / 120.0) + r * p
+            p = _f(1 / 24.0) + r * p
+            p = _f(1 / 6.0) + r * p
+            p = _f(0.5) + r * p
+            p = _f(1.0) + r * p
+            p = _f(1.0) + r * p
+            bits[j] = (bits[j] + 127) << 23
+            x[j] = p * power[j]
+
+
+@njit(**_INNER)
+def _raise_both(up, down):
+    """e^x in place, and e^-x."""
+    _raise(up, down)
+    for k in range(len(up)):
+        x, inverse = up[k], down[k]
+        for j in range(len(x)):
+            inverse[j] = _f(1.0) / x[j]
 
 
 # ------------------------------------------------------------------- of both kinds
@@ -151,7 +158,8 @@ def _add_shares(v, m, share, z, order, moments):
             own[i] /= v[_SUM + i]
     if order == 2:
         first, second, third = moments[0], moments[1], moments[2]
-        moments[:] = 0.0
+        for i in range(m):
+            first[i], second[i], third[i] = 0.0, 0.0, 0.0
         for k in range(len(share)):
             own, at = share[k], z[k]
             for i in range(m):
@@ -163,8 +171,8 @@ def _add_shares(v, m, share, z, order, moments):
 
 # ------------------------------------------------------------------- single trials
 @njit(**_INNER)
-def _predict(x, base, out):
-    """Write what a row x (w,) makes of coefficients (w, m), held within bounds, (m,)."""
+def _predict(x, base, out, largest):
+    """Write what a row x (w,) makes of coefficients (w, m), held within bounds, and the largest."""
     m, w = len(out), len(x)
     for i in range(m):
         out[i] = _f(0.0)
@@ -180,22 +188,22 @@ def _predict(x, base, out):
             out[i] += x0 * b0[i]
     for i in range(m):
         out[i] = min(max(out[i], _f(-_MAX)), _f(_MAX))
+        largest[i] = max(largest[i], abs(out[i]))
 
 
 @njit(**_INNER)
-def _probabilities(raised, y, factor, rest, chance, sums):
+def _probabilities(raised, y, up, down, rest, chance, sums):
     """Write probabilities of what is observed and of its opposite, (n, m); sum derivatives up.
 
-    ``raised`` (n, m) are odds against what is observed, of an effect of zero; ``factor`` (2, m)
-    multiplies them where y is 0, and where it is 1.
+    ``raised`` (n, m) are odds against what is observed, of an effect of zero; ``up`` (m,)
+    multiplies them where y is 0, and ``down`` where it is 1.
     """
     n, m = raised.shape
     for i in range(2 * LANES):
         sums[i] = _f(0.0)
     for j in range(n):
         odds, q, p = raised[j], rest[j], chance[j]
-        hit = int(y[j])
-        f, sign = factor[hit], _f(2 * hit - 1)
+        f, sign = (down, _f(1.0)) if y[j] > 0.0 else (up, _f(-1.0))
         for i in range(m):
             against = odds[i] * f[i]
             inverse = _f(1.0) / (_f(1.0) + against)
@@ -206,64 +214,66 @@ def _probabilities(raised, y, factor, rest, chance, sums):
 
 
 @njit(**_INNER)
-def _multiply(y, rest, chance, factor, chunk, ratio, product, share, v):
-    """Write products over rows: of nodes' ratios (K, m), and last of ``rest``.
+def _multiply(y, rest, chance, up, down, chunk, ratio, product, share, v):
+    """Write products over rows of nodes' ratios, and of probabilities at the centre, (K + 1, m).
 
     So many rows as a chunk have products that are numbers in single precision; logs of earlier
-    ones of many go to ``share`` (K, m) and to those of the centre.
+    ones of many go to ``share`` and that of the centre. Probabilities (n + 1, m) end with a row that changes nothing, for
+    rows are taken by two, and factors (K + 1, m) with the centre's, which are zero.
     """
-    (n, m), K = rest.shape, len(ratio) - 1
-    products, ratios = product.reshape(K * m + m), ratio.reshape(K * m + m)
-    last, of_last = ratio[K], product[K]
-    products[:] = 1.0
+    n, (K, m) = len(y), product.shape
+    for k in range(K):
+        whole = product[k]
+        for i in range(m):
+            whole[i] = 1.0
     for first in range(0, n, chunk):
-        ratios[:] = _f(1.0)
         end = min(first + chunk, n)
-        for j in range(first, end - 1, 2):  # By two, for half the passes over products.
-            q, p, factors = rest[j], chance[j], factor[int(y[j])]
-            r, o, others = rest[j + 1], chance[j + 1], factor[int(y[j + 1])]
+        for k in range(K):
+            own, whole = ratio[k], product[k]
+            for i in range(m):
+                own[i] = _f(1.0)
+        for j in range(first, end, 2):
+            after = j + 1 if j + 1 < end else n
+            q, p, factors = rest[j], chance[j], down if y[j] > 0.0 else up
+            r, o, others = rest[after], chance[after], down if y[min(after, n - 1)] > 0.0 else up
             for k in range(K):
                 own, f, g = ratio[k], factors[k], others[k]
                 for i in range(m):
                     own[i] *= (q[i] + p[i] * f[i]) * (r[i] + o[i] * g[i])
+        is_last = (first // chunk) % _CHUNKS == _CHUNKS - 1
+        for k in range(K):
+            own, whole = ratio[k], product[k]
             for i in range(m):
-                last[i] *= q[i] * r[i]
-        if (end - first) % 2 == 1:
-            q, p, factors = rest[end - 1], chance[end - 1], factor[int(y[end - 1])]
-            for k in range(K):
-                own, f = ratio[k], factors[k]
+                whole[i] *= own[i]
+            if is_last:
                 for i in range(m):
-                    own[i] *= q[i] + p[i] * f[i]
-            for i in range(m):
-                last[i] *= q[i]
-        for k in range(len(products)):
-            products[k] *= ratios[k]
-        if (first // chunk) % _CHUNKS == _CHUNKS - 1:
-            for i in range(m):
-                v[_LOG + i] += math.log(of_last[i])
-                for k in range(K):
-                    share[k, i] -= math.log(product[k, i])
-            products[:] = 1.0
+                    if k < K - 1:
+                        share[k, i] -= math.log(whole[i])
+                    else:  # It is of so many digits as the sum.
+                        v[_LOG + i] += math.log(whole[i])
+                    whole[i] = 1.0
 
 
 @njit(**_INNER)
-def _differentiate(table, y, rest, chance, factor, share, by_node):
+def _differentiate(table, y, rest, chance, up, down, share, by_node):
     """Write derivatives by predictors of single trials, and sums of expected ones by node."""
-    n, m = rest.shape
-    of_node = np.empty(m, np.float32)
-    by_node[:] = 0.0
-    for j in range(n):
-        hit = int(y[j])
-        q, p, factors, sign, row = rest[j], chance[j], factor[hit], _f(2 * hit - 1), table[j]
-        row[:] = 0.0
-        for k in range(len(share)):
+    K, m = share.shape
+    for k in range(K):
+        total = by_node[k]
+        for i in range(m):
+            total[i] = 0.0
+    for j in range(len(y)):
+        q, p, row = rest[j], chance[j], table[j]
+        factors, sign = (down, _f(1.0)) if y[j] > 0.0 else (up, _f(-1.0))
+        for i in range(m):
+            row[i] = 0.0
+        for k in range(K):
             f, w, total = factors[k], share[k], by_node[k]
             for i in range(m):
                 against = p[i] * f[i]
-                of_node[i] = sign * w[i] * against / (q[i] + against)
-            for i in range(m):
-                row[i] += of_node[i]
-                total[i] += of_node[i]
+                more = sign * w[i] * against / (q[i] + against)
+                row[i] += more
+                total[i] += more
 
 
 @njit(**_KERNEL)
@@ -283,74 +293,67 @@ def integrate_trials(
         if rule[g] >= 0:
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             longest = max(longest, starts[g + 1] - starts[g])
-    of_rows, factors = np.empty((3, longest, m), np.float32), np.empty(2 * most * m, np.float32)
-    of_nodes, single = np.empty((3, most + 1, m)), np.empty((2, most + 1, m), np.float32)
-    factor, w32, v = np.empty((2, m), np.float32), np.empty(3 * LANES, np.float32), np.empty(_END)
+    of_rows, single = np.empty((3, longest + 1, m), np.float32), np.empty((4, most + 1, m), np.float32)
+    of_nodes, w32, v = np.empty((3, most + 1, m)), np.empty(2 * LANES, np.float32), np.empty(_END)
+    factor, largest = np.empty((2, 1, m), np.float32), np.empty(m, np.float32)
+    up, down = factor[0], factor[1]
     for b in range(B):
-        own = base[b]
+        own, of_factor = base[b], by_factor[b]
         for i in range(m):
             v[_SD + i] = sd[b, i]
         for g in range(len(rule)):
             if rule[g] < 0:
                 continue
             lo, hi, head, tail = starts[g], starts[g + 1], first[rule[g]], first[rule[g] + 1]
-            n, K = hi - lo, tail - head
-            size = K * m
-            raised, rest, chance = of_rows[0, :n], of_rows[1, :n], of_rows[2, :n]
-            for i in range(m):
-                w32[2 * LANES + i] = _f(0.0)
-            for j in range(n):
-                one = raised[j]
-                _predict(design[lo + j], own, one)
-                for i in range(m):
-                    w32[2 * LANES + i] = max(w32[2 * LANES + i], abs(one[i]))
-            _raise(raised.reshape(n * m), rest.reshape(n * m))
+            n, K, own_y = hi - lo, tail - head, y[lo:hi]
+            raised, rest, chance = of_rows[0, :n], of_rows[1, : n + 1], of_rows[2, : n + 1]
+            last, least = rest[n], chance[n]
             for i in range(m):
                 v[_MODE + i], v[_LOW + i], v[_HIGH + i] = start[g], -math.inf, math.inf
+                largest[i], last[i], least[i] = _f(0.0), _f(1.0), _f(0.0)
+            for j in range(n):
+                _predict(design[lo + j], own, raised[j], largest)
+            _raise(raised, chance)
             for step in range(_PASSES):
-                up, down = factor[0], factor[1]
                 for i in range(m):
-                    up[i] = _f(min(max(v[_SD + i] * v[_MODE + i], -_MAX), _MAX))
-                _raise(up, w32[:m])
-                for i in range(m):
-                    down[i] = _f(1.0) / up[i]
-                _probabilities(raised, y[lo:hi], factor, rest, chance, w32)
+                    up[0, i] = _f(min(max(v[_SD + i] * v[_MODE + i], -_MAX), _MAX))
+                _raise_both(up, down)
+                _probabilities(raised, own_y, up[0], down[0], rest, chance, w32)
                 for i in range(m):
                     v[_GAIN + i], v[_SPREAD + i] = w32[i], w32[LANES + i]
                 if _advance(v, m, step) == 0:
                     break
             z, at, product = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, : K + 1]
             share, ratio = single[0, :K], single[1, : K + 1]
-            both = factors[: 2 * size].reshape(2, K, m)
-            far = _place(v, m, 0.0, rules[:, head:tail], z, both[0], share)
-            ups, downs = both[0].reshape(size), both[1].reshape(size)
-            _raise(ups, downs)
-            for k in range(size):
-                downs[k] = _f(1.0) / ups[k]
+            ups, downs, of_centre = single[2, : K + 1], single[3, : K + 1], product[K]
+            far = _place(v, m, 0.0, rules[:, head:tail], z, ups, share)
+            _raise_both(ups, downs)
+            last, least = ups[K], downs[K]
             for i in range(m):
-                far = max(far, w32[2 * LANES + i] + abs(v[_EFFECT + i]))
+                last[i], least[i] = _f(0.0), _f(0.0)
                 v[_LOG + i] = -0.5 * v[_CENTRE + i] * v[_CENTRE + i]
+                far = max(far, largest[i] + abs(v[_EFFECT + i]))
             chunk = max(1, int(_MAX_SINGLE / (far + 1.0)))
-            _multiply(y[lo:hi], rest, chance, both, chunk, ratio, product, share, v)
-            w, shares = share.reshape(size), at.reshape(size)
-            products, of_rest = product.reshape(size + m), product[K]
-            _raise(w, ratio.reshape(size + m)[:size])
-            for k in range(size):
-                more = w[k] / products[k]
-                shares[k] = more if w[k] > _LEAST else 0.0
+            _multiply(own_y, rest, chance, ups, downs, chunk, ratio, product, share, v)
+            _raise(share, ratio)
+            for k in range(K):
+                one, whole, shares = share[k], product[k], at[k]
+                for i in range(m):
+                    shares[i] = one[i] / whole[i] if one[i] > _LEAST else 0.0
             _add_shares(v, m, at, z, order, moments[b, g if order == 2 else 0])
             for i in range(m):
-                total = v[_SUM + i] * v[_WIDTH + i] * of_rest[i]
+                total = v[_SUM + i] * v[_WIDTH + i] * of_centre[i]
                 values[b, g, i] = v[_LOG + i] + math.log(total)
             if order == 1:
-                for k in range(size):
-                    w[k] = shares[k]
-                _differentiate(table[b, lo:hi], y[lo:hi], rest, chance, both, share, at)
-                own_sum = by_factor[b]
                 for k in range(K):
-                    nodes, more_of = z[k], at[k]
+                    one, shares = share[k], at[k]
                     for i in range(m):
-                        own_sum[i] += nodes[i] * more_of[i]
+                        one[i] = shares[i]
+                _differentiate(table[b, lo:hi], own_y, rest, chance, ups, downs, share, at)
+                for k in range(K):
+                    nodes, shares = z[k], at[k]
+                    for i in range(m):
+                        of_factor[i] += nodes[i] * shares[i]
 
 
 # ------------------------------------------------------------------- counts
