@@ -145,7 +145,7 @@ def _place(v, m, hits, rule, z, at, share):
 
 @njit(**_INNER)
 def _add_shares(v, m, share, z, order, moments):
-    """Sum shares (K, m) over the nodes; they are of the sums from order 1 on. Moments at order 2."""
+    """Sum shares (K, m) over the nodes; from order 1 on they are parts of 1. Moments at order 2."""
     for i in range(m):
         v[_SUM + i] = 0.0
     for k in range(len(share)):
@@ -178,7 +178,14 @@ def _predict(x, base, out, largest):
         out[i] = _f(0.0)
     for k in range(0, w - 5, 6):
         x0, x1, x2, x3, x4, x5 = x[k], x[k + 1], x[k + 2], x[k + 3], x[k + 4], x[k + 5]
-        b0, b1, b2, b3, b4, b5 = base[k], base[k + 1], base[k + 2], base[k + 3], base[k + 4], base[k + 5]
+        b0, b1, b2, b3, b4, b5 = (
+            base[k],
+            base[k + 1],
+            base[k + 2],
+            base[k + 3],
+            base[k + 4],
+            base[k + 5],
+        )
         for i in range(m):
             one = x0 * b0[i] + x1 * b1[i] + x2 * b2[i]
             out[i] += one + (x3 * b3[i] + x4 * b4[i] + x5 * b5[i])
@@ -218,8 +225,9 @@ def _multiply(y, rest, chance, up, down, chunk, ratio, product, share, v):
     """Write products over rows of nodes' ratios, and of probabilities at the centre, (K + 1, m).
 
     So many rows as a chunk have products that are numbers in single precision; logs of earlier
-    ones of many go to ``share`` and that of the centre. Probabilities (n + 1, m) end with a row that changes nothing, for
-    rows are taken by two, and factors (K + 1, m) with the centre's, which are zero.
+    ones of many go to ``share`` and that of the centre. Probabilities (n + 1, m) end with a row
+    that changes nothing, for rows are taken by two, and factors (K + 1, m) with the centre's, which
+    are zero.
     """
     n, (K, m) = len(y), product.shape
     for k in range(K):
@@ -293,7 +301,10 @@ def integrate_trials(
         if rule[g] >= 0:
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             longest = max(longest, starts[g + 1] - starts[g])
-    of_rows, single = np.empty((3, longest + 1, m), np.float32), np.empty((4, most + 1, m), np.float32)
+    of_rows, single = (
+        np.empty((3, longest + 1, m), np.float32),
+        np.empty((4, most + 1, m), np.float32),
+    )
     of_nodes, w32, v = np.empty((3, most + 1, m)), np.empty(2 * LANES, np.float32), np.empty(_END)
     factor, largest = np.empty((2, 1, m), np.float32), np.empty(m, np.float32)
     up, down = factor[0], factor[1]

@@ -18,16 +18,13 @@ from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
-from skpmd.linear._group_kernels import LANES, integrate_counts, integrate_trials
+from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import precision_matrix
 
 _OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
-_LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
-_TABLE = 1 << 17  # Numbers of tables of predictors.
-_FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -201,7 +198,7 @@ class GroupedModel(GeneralisedLinearModel):
         def of(piece):
             return self._of_piece(known, batch, order, piece)
 
-        n_rows = int(np.clip(_TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
+        n_rows = int(np.clip(TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
         if order == 0 and self.family.name == "binomial" and self.family.link == "logit":
             n_rows = SOME_ROWS  # No table of all particles is held.
         return in_order(of, group_pieces(batch, n_rows=n_rows))
@@ -245,10 +242,10 @@ class GroupedModel(GeneralisedLinearModel):
         is_fast = groups.slope is None and self._is_fast(columns)
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
-            fast = _Intercepts(self, kinds, batch, rows, starts)
+            fast = Intercepts(self, kinds, batch, rows, starts)
             is_fast = fast.are_moderate
         rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
-        block = fast.block(order) if is_fast else max(_FEWEST, _TABLE // starts[-1])
+        block = fast.block(order) if is_fast else max(FEWEST, TABLE // starts[-1])
 
         def call(own, start, rule, order):
             if is_fast:
@@ -395,64 +392,6 @@ class _Particles(tuple):
         level = octaves(known[2])
         few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
         return level, few
-
-
-class _Intercepts:
-    """Rows of some groups whose integrals have compiled loops of their own."""
-
-    def __init__(self, model, kinds, batch, rows, starts):
-        X, shift = batch.X[rows], model.shift_of(batch.X)
-        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
-        self.is_count, self.starts = model.family.name == "poisson", starts
-        self._centre = kinds[1][0][0][0]
-        at = model._predictors(self._centre[None], batch, rows)[0]
-        self.are_moderate = np.abs(at).max() < _LARGEST
-        ones = [np.ones(len(X))] * model.fit_intercept
-        self._design = np.column_stack([X, *ones, at]).astype(np.float64, copy=False)
-        self._y, _, self._weight = model._columns(batch, rows)
-        if not self.is_count:
-            signed = self._design * (1.0 - 2.0 * self._y)[:, None]
-            self._design = signed.astype(np.float32)
-
-    def block(self, order):
-        """How many particles are worth a call."""
-        n = self.starts[-1] if self.is_count or order == 1 else self.starts.size
-        return max(_FEWEST, _TABLE // n)
-
-    def integrate(self, known, start, rule, order):
-        """See `integrate_groups`."""
-        (slopes, phi, factor), G, n = known, len(rule), self.starts[-1]
-        M, w = slopes.shape
-        longest = n if self.is_count else np.diff(self.starts).max()
-        m = min(LANES, max(_FEWEST, _TABLE // longest))
-        B = -(-M // m)
-        m = -(-M // (8 * B)) * 8  # Whole vectors.
-        base, sd = np.zeros((w + 1, B * m)), np.ones(B * m)
-        base[:w, :M], base[w] = (slopes - self._centre).T, 1.0
-        sd[:M] = factor[:, 0]
-        base, sd = base.reshape(w + 1, B, m).swapaxes(0, 1), sd.reshape(B, m)
-        values, by_factor = np.zeros((B, G, m)), np.zeros((B, m))
-        moments = np.empty((B, G if order == 2 else 1, 3, m))
-        rules = rules_of(1)
-        given = self.starts, sd, start, rules.intercepts, rules.first, rule, order
-        if self.is_count:
-            table = np.matmul(self._design, base)
-            integrate_counts(table, self._y, self._weight, *given, values, by_factor, moments)
-        else:
-            base = np.ascontiguousarray(base, np.float32)
-            table = np.empty((B, n if order == 1 else 0, m))
-            y, starts, sd, *more = self._y, *given
-            integrate_trials(
-                self._design, y, starts, base, sd, *more, values, table, by_factor, moments
-            )
-
-        values, table = (one.swapaxes(1, 2).reshape(B * m, -1)[:M] for one in (values, table))
-        of_factor, found = np.zeros((M, 3)), np.zeros((M, G if order == 2 else 0, 7))
-        of_factor[:, 0] = by_factor.ravel()[:M]
-        if order == 2:
-            found[..., 4] = 1.0  # Of the second effect, which there is none of.
-            found[..., [0, 2, 5]] = moments.transpose(0, 3, 1, 2).reshape(B * m, G, 3)[:M]
-        return values, table, of_factor, np.zeros(phi.shape), found
 
 
 class _Marginal:
