@@ -23,7 +23,7 @@ class Intercepts:
         self.are_moderate = np.abs(at).max() < _LARGEST
         ones = [np.ones(len(X))] * model.fit_intercept
         self._design = np.column_stack([X, *ones, at]).astype(np.float64, copy=False)
-        self._y, _, self._weight = model._columns(batch, rows)
+        (self._y, _, self._weight), self._numbers = model._columns(batch, rows), None
         if not self.is_count:
             signed = self._design * (1.0 - 2.0 * self._y)[:, None]
             self._design = signed.astype(np.float32)
@@ -50,7 +50,10 @@ class Intercepts:
         rules = rules_of(1)
         given = self.starts, sd, start, rules.intercepts, rules.first, rule, order
         if self.is_count:
-            table = np.matmul(self._design, base)
+            if self._numbers is None or len(self._numbers) < B * n * m:
+                self._numbers = np.empty(B * n * m)  # New memory takes as long as what it is for.
+            table = self._numbers[: B * n * m].reshape(B, n, m)
+            np.matmul(self._design, base, out=table)
             integrate_counts(table, self._y, self._weight, *given, values, by_factor, moments)
         else:
             base = np.ascontiguousarray(base, np.float32)
@@ -59,7 +62,6 @@ class Intercepts:
             integrate_trials(
                 self._design, y, starts, base, sd, *more, values, table, by_factor, moments
             )
-
         values, table = (one.swapaxes(1, 2).reshape(B * m, -1)[:M] for one in (values, table))
         of_factor, found = np.zeros((M, 3)), np.zeros((M, G if order == 2 else 0, 7))
         of_factor[:, 0] = by_factor.ravel()[:M]

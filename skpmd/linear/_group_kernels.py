@@ -380,8 +380,10 @@ def integrate_counts(
     for g in range(len(rule)):
         if rule[g] >= 0:
             most = max(most, first[rule[g] + 1] - first[rule[g]])
-    of_nodes, of_rows, v = np.empty((5, most, m)), np.empty((3, m)), np.empty(_END)
-    one, rate, scratch = of_rows[0], of_rows[1], of_rows[2]
+    of_nodes, of_rows, v = np.empty((5, most, m)), np.empty((5, m)), np.empty(_END)
+    one, rate, scratch, known, total = (
+        of_rows[0], of_rows[1], of_rows[2], of_rows[3], of_rows[4]
+    )  # fmt: skip
     for b in range(B):
         for i in range(m):
             v[_SD + i] = sd[b, i]
@@ -394,23 +396,23 @@ def integrate_counts(
             z, at, share = of_nodes[0, :K], of_nodes[1, :K], of_nodes[2, :K]
             factor, more = of_nodes[3, :K], of_nodes[4, :K].reshape(size)
             for i in range(m):
-                v[_LOG + i], v[_TOTAL + i] = 0.0, 0.0
+                known[i], total[i] = 0.0, 0.0
                 v[_MODE + i], v[_LOW + i], v[_HIGH + i] = start[g], -math.inf, math.inf
             for j in range(lo, hi):
                 row, often, wy = table[b, j], weight[j], weight[j] * y[j]
                 hits += wy
                 for i in range(m):
                     row[i] = min(max(row[i], -_MAX), _MAX)
-                    v[_LOG + i] += wy * row[i]
+                    known[i] += wy * row[i]
                 _exponential(row, rate, scratch)
                 for i in range(m):
-                    v[_TOTAL + i] += often * rate[i]
+                    total[i] += often * rate[i]
             for step in range(_PASSES):
                 for i in range(m):
                     one[i] = min(max(v[_SD + i] * v[_MODE + i], -_MAX), _MAX)
                 _exponential(one, rate, scratch)
                 for i in range(m):
-                    v[_SPREAD + i] = v[_TOTAL + i] * rate[i]
+                    v[_SPREAD + i] = total[i] * rate[i]
                     v[_GAIN + i] = hits - v[_SPREAD + i]
                 if _advance(v, m, step) == 0:
                     break
@@ -418,7 +420,7 @@ def integrate_counts(
             for i in range(m):  # The centre is where the last step of the search began.
                 v[_TOTAL + i], v[_GAIN + i] = v[_SPREAD + i], rate[i]
                 centre = hits * v[_EFFECT + i] - 0.5 * v[_CENTRE + i] * v[_CENTRE + i]
-                v[_LOG + i] += centre - v[_TOTAL + i]
+                v[_LOG + i] = known[i] + centre - v[_TOTAL + i]
             _exponential(at.reshape(size), factor.reshape(size), more)
             for k in range(K):
                 shares, f = share[k], factor[k]
