@@ -15,7 +15,7 @@ from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._group_rows import first_codes, group_pieces
+from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
@@ -175,7 +175,7 @@ def effects_of(model, prior, batches, posterior):
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
     for batch in batches:
-        for rows, starts in group_pieces(batch, _MOMENTS // M):
+        for rows, starts in group_pieces(batch, _MOMENTS // M, SOME_ROWS):
             codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])

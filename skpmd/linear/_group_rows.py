@@ -10,7 +10,8 @@ from skpmd.engine.model import Batch
 # Groups are drawn with no smaller probability than of so many halvings, and those of each are seen
 # in so many parts.
 _LEVELS, _PARTS = 20, 8
-FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
+# Of a piece; more are of few particles, or where tables of all particles are not held.
+FEW_ROWS, SOME_ROWS, MANY_ROWS = 1 << 10, 1 << 13, 1 << 14
 
 
 def in_groups(rows):

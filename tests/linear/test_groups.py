@@ -186,6 +186,46 @@ def test_normal_rows_have_the_density_of_a_normal_vector(slope):
         assert value == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.parametrize("slope", [False, True])
+def test_moments_of_effects_of_normal_rows_are_those_of_quadrature(slope):
+    """Rules for a Gaussian are exact, so that both are the same to rounding."""
+    model, batch, theta = case("normal", slope=slope)
+    rows, starts = slice(0, 17), np.append(np.unique(batch.group, return_index=True)[1], 17)
+    for piece in ((rows, starts), (slice(starts[2], 17), starts[2:] - starts[2])):
+        given = model.split(theta), batch, *piece, 2
+        (own,) = (part[-1] for part in model.integrals(*given))
+        (exact,) = (part[-1] for part in GroupedModel.integrals(model, *given))
+        some = slice(None) if slope else [0, 2, 5]  # Of an intercept alone.
+        np.testing.assert_allclose(own[..., some], exact[..., some], rtol=1e-9, atol=1e-10)
+
+
+def test_trials_of_a_group_of_many_rows_have_a_sum_of_all_digits():
+    """Products are in single precision, and of more rows than they hold."""
+    model, batch, theta = once(*case("binomial", n=40_000, seed=4))
+    batch = batch._replace(group=np.repeat([0, 1], [39_999, 1]))
+    exact = [dense_of_many(model, batch, one) for one in theta]
+    # Log densities of 40,000 rows are right to 1e-7 each, and their errors are independent.
+    np.testing.assert_allclose(model.log_likelihood(theta, batch), exact, atol=1e-3)
+
+
+def dense_of_many(model, batch, theta):
+    """As `dense`, with nodes near the mode of the large group alone."""
+    slopes, _, sds = model.split(theta[None])
+    table, total = model._predictors(slopes, batch, slice(None))[0], 0.0
+    for g in (0, 1):
+        rows = batch.group == g
+        signed = np.where(batch.y[rows] > 0.0, 1.0, -1.0)
+        u, width = 0.0, 9.0 * sds[0, 0]
+        for n in (361, 361, 4001):
+            t = u + np.linspace(-width, width, n)
+            value = [-np.logaddexp(0.0, -signed * (table[rows] + one)).sum() for one in t]
+            value -= 0.5 * (t / sds[0, 0]) ** 2
+            u, width = t[np.argmax(value)], width if g else width / 10.0
+        step = np.log((t[1] - t[0]) / np.sqrt(2.0 * np.pi) / sds[0, 0])
+        total += np.logaddexp.reduce(value) + step
+    return total
+
+
 def test_normal_rows_have_a_density_where_effects_are_all_there_is():
     model, batch, _ = case("normal", slope=True)
     sums = model._sums(batch)
