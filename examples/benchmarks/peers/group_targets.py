@@ -116,7 +116,10 @@ def exact_moments(data):
         """The mode of the rest, a factor of the covariance there, and the log of the mass."""
         near = min(modes, key=lambda one: abs(one - log_sd), default=None)
         start = np.zeros(known.d - 1) if near is None else modes[near]
-        found = minimize(value, start, (log_sd,), jac=slope, hess=curvature, method="trust-exact")
+        found = minimize(
+            value, start, (log_sd,), jac=slope, hess=curvature, method="trust-exact",
+            options={"gtol": 0.01, "maxiter": 30},  # A grid is centred there, no more.
+        )  # fmt: skip
         modes[log_sd] = found.x
         factor = np.linalg.cholesky(np.linalg.inv(np.asarray(curvature(found.x, log_sd))))
         return found.x, factor, np.log(np.diag(factor)).sum() - float(found.fun)
