@@ -80,6 +80,7 @@ def _sampled(model, rows, options, rng):
 
 
 @phase("values of all rows")
+@np.errstate(invalid="ignore")  # Off the support there are no differences: all rows are looked at.
 def _moved(model, batches, power, particles, sample):
     """The sample with what all rows have more, at their mode, and the root of the covariance."""
     mean, covariance = moments(particles.theta, particles.log_ratio)
