@@ -46,6 +46,7 @@ def by_sample_or_all(model, rows, options, rng):
         error = error_of_weights(model, sample, whole, last.particles, options.power)
         if error is not None and not convergence_warnings(last):
             found = {"notes": {**notes, "log_weight_error": error}}
+            last = last._replace(infos=[])  # They have been recorded.
             yield last.with_findings(**found, sample=sample._replace(error=error))
             return
     yield from from_values(model, whole, options, rng)

@@ -321,6 +321,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
         if is_right and not convergence_warnings(last):
             notes = {**notes, "log_weight_error": error}
+            last = last._replace(infos=[])  # They have been recorded.
             yield last.with_findings(notes=notes, sample=sample._replace(error=error))
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)

@@ -54,6 +54,7 @@ def test_the_posterior_is_the_exact_one(line, temperature):
     mean, sd = cov @ design.T @ y / temperature, np.sqrt(np.diag(cov))
     assert found.diagnostics_["n_rows_weighed"] == 2000
     assert found.diagnostics_["log_weight_error"] < 0.01
+    assert found.n_iter_ == len(found.history_["ess"])
     np.testing.assert_allclose((found.posterior_.mean() - mean) / sd, 0.0, atol=0.06)
     np.testing.assert_allclose(found.posterior_.std(), sd, rtol=0.07)
     assert log_likelihood.n < 1000 * N  # Some 7000 by all rows.

@@ -74,6 +74,7 @@ def test_the_posterior_is_that_of_all_rows(kind, monkeypatch):
     whole = by_all_rows(monkeypatch, estimator, X, y)
     assert some.diagnostics_["n_rows_weighed"] <= 0.3 * N
     assert some.diagnostics_["log_weight_error"] <= 0.02
+    assert some.n_iter_ == len(some.history_["ess"]) == 1
     one, other = some.posterior_, whole.posterior_
     np.testing.assert_array_less(np.abs(one.mean() - other.mean()), 0.03 * other.std())
     np.testing.assert_allclose(one.std(), other.std(), rtol=0.04)
