@@ -68,7 +68,8 @@ def _sampled(model, rows, options, rng):
         return none
     some = rows.take(np.sort(rng.choice(n, size, replace=False)))
     nothing = Expansion(np.zeros(d), np.zeros(d), np.zeros((d, d)))
-    sample = Sample(nothing, [some], [], size, times=rows.total / some.weight.sum())
+    times = rows.total / some.weight.sum()
+    sample = Sample(nothing, nothing, np.zeros((d, d)), [some], [], size, times)
     *_, found = from_values(SampledModel(model, sample), [some], options, rng)
     if convergence_warnings(found):
         return none
@@ -112,5 +113,7 @@ def _moved(model, batches, power, particles, sample):
     inverse = np.linalg.inv(chol)
     precision = -inverse.T @ (curved + curved.T) @ inverse
     rest = Expansion(mean, inverse.T @ fit[1 : 1 + d], precision, float(fit[0]))
-    rest = rest._replace(reach=reach_of(inverse.T))
-    return sample._replace(rest=rest), chol
+    # A prior is next to nothing beside so many rows.
+    value = float(log_likelihood(model, mean[None], batches)[0])
+    whole = Expansion(mean, np.zeros(d), inverse.T @ inverse, value)
+    return sample._replace(whole=whole, rest=rest, reach=reach_of(inverse.T)), chol

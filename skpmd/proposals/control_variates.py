@@ -51,25 +51,16 @@ class Expansion(NamedTuple):
     constant: float = 0.0
     # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
     misfit: float = 0.0
-    # (d, d): The value is -inf where (theta - centre) @ reach is longer than one; None for nowhere.
-    reach: np.ndarray | None = None
 
     def value(self, theta):
         """The quadratic at each row of theta, (m,)."""
         u = theta - self.centre
         curved = np.einsum("mi,mi->m", u @ self.precision, u)
-        value = self.constant + u @ self.slope - 0.5 * curved
-        if self.reach is None:
-            return value
-        return np.where(self.distances(theta) <= 1.0, value, -np.inf)
+        return self.constant + u @ self.slope - 0.5 * curved
 
     def gradient(self, theta):
         """Its gradient, of the shape of theta."""
         return self.slope - (theta - self.centre) @ self.precision
-
-    def distances(self, theta):
-        """How far rows of theta are from the centre, (m,), as a share of the reach."""
-        return np.linalg.norm((theta - self.centre) @ self.reach, axis=-1)
 
     def plus(self, other):
         """The sum of two, about the centre of this one."""
@@ -92,7 +83,9 @@ class Expansion(NamedTuple):
 class Sample(NamedTuple):
     """Rows that stand for all where an expansion of all is known."""
 
-    rest: Expansion  # What the expansion of all rows has more than that of these.
+    whole: Expansion  # Of all rows.
+    rest: Expansion  # What this has more than the expansion of these rows.
+    reach: np.ndarray  # (d, d): The sample ends where (theta - centre) @ reach is longer than one.
     batches: list  # They, with weights of their own.
     # The same in strata, each of several parts that are drawn alike: batches and their expansions.
     strata: list
@@ -105,6 +98,10 @@ class Sample(NamedTuple):
         """Near the mode, (d,)."""
         return self.rest.centre
 
+    def distances(self, theta):
+        """How far rows of theta are from the centre, (m,), as a share of the reach."""
+        return np.linalg.norm((theta - self.centre) @ self.reach, axis=1)
+
 
 class SampledModel:
     """A model whose likelihood of all rows is that of a `Sample` and of what the expansion adds.
@@ -113,24 +110,33 @@ class SampledModel:
     """
 
     def __init__(self, model, sample):
-        self._model, self._rest, self._first = model, sample.rest, sample.batches[0]
-        self._times = sample.times
+        self._model, self._sample = model, sample
 
     def __getattr__(self, name):
         """What the likelihood does not change."""
         return getattr(self._model, name)
 
     def log_likelihood(self, theta, batch):
-        """Weighted sum over the rows; the rest comes with the first batch."""
-        value = self._times * self._model.log_likelihood(theta, batch)
-        return value + self._rest.value(theta) if batch is self._first else value
+        """Weighted sum over the rows; what they lack of all comes with the first batch.
+
+        Out of reach the expansion of all rows stands for them.
+        """
+        sample, is_first = self._sample, batch is self._sample.batches[0]
+        near = sample.distances(theta) <= 1.0
+        value = sample.whole.value(theta) if is_first else np.zeros(len(theta))
+        if near.any():
+            some = theta[near]
+            known = sample.times * self._model.log_likelihood(some, batch)
+            value[near] = known + sample.rest.value(some) if is_first else known
+        return value
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian."""
         gradient, precision = self._model.gaussian_target(mean, cov, batches, b)
         if not len(batches):
             return gradient, precision
-        return gradient + b * self._rest.gradient(mean), precision + b * self._rest.precision
+        rest = self._sample.rest
+        return gradient + b * rest.gradient(mean), precision + b * rest.precision
 
 
 def of_power(sample, power):
@@ -138,7 +144,9 @@ def of_power(sample, power):
     if sample is None:
         return None
     batches = [batch._replace(weight=power * batch.weight) for batch in sample.batches]
-    return sample._replace(rest=sample.rest.times(power), batches=batches)
+    return sample._replace(
+        whole=sample.whole.times(power), rest=sample.rest.times(power), batches=batches
+    )
 
 
 def expansion_of(model, mean, batches):
@@ -238,8 +246,8 @@ def _drawn(model, terms, whole, reach, sizes, n, rng):
         for parts in strata
     ]
     of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
-    rest = whole.plus(of_parts.times(-1.0))._replace(reach=reach)
-    return Sample(rest, batches, strata, sum(len(batch.weight) for batch in batches))
+    n_rows = sum(len(batch.weight) for batch in batches)
+    return Sample(whole, whole.plus(of_parts.times(-1.0)), reach, batches, strata, n_rows)
 
 
 def error_of_weights(model, sample, batches, particles, power):
@@ -249,7 +257,7 @@ def error_of_weights(model, sample, batches, particles, power):
     There is none where weights reach as far as the expansion does, either.
     """
     w = weights(particles.log_ratio)
-    if w[sample.rest.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
+    if w[sample.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
         return None
     theta = particles.theta[systematic(w, _N_SEEN, np.random.default_rng(0))]
     error = power * error_of(model, sample, theta)
