@@ -46,6 +46,7 @@ def by_sample_or_all(model, rows, options, rng):
         error = error_of_weights(model, sample, whole, last.particles, options.power)
         if error is not None and not convergence_warnings(last):
             found = {"notes": {**notes, "log_weight_error": error}}
+            last = last._replace(infos=[])  # Its rounds have been told of.
             yield last.with_findings(**found, sample=sample._replace(error=error))
             return
     yield from from_values(model, whole, options, rng)
@@ -87,8 +88,9 @@ def _moved(model, batches, power, particles, sample):
     for _ in range(_STEPS):
         points = np.concatenate([mean[None], mean + chol.T, mean - chol.T])
         at, ahead, back = np.split(log_joint(model, batches, power, points), [1, 1 + d])
-        curvature = np.maximum(2.0 * at - ahead - back, _MIN_CURVATURE)
-        step = 0.5 * (ahead - back) / curvature
+        with np.errstate(invalid="ignore"):  # Of two points where the density is zero.
+            curvature = np.maximum(2.0 * at - ahead - back, _MIN_CURVATURE)
+            step = 0.5 * (ahead - back) / curvature
         if not np.isfinite(step).all():
             return None
         mean = mean + chol @ step
@@ -100,7 +102,9 @@ def _moved(model, batches, power, particles, sample):
     u = normal(uniforms(_PER_TERM * (1 + d + len(i)), d, np.random.default_rng(0)))
     theta = mean + u @ chol.T
     gap = log_likelihood(model, theta, batches)
-    gap = gap - log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    of_sample = log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    with np.errstate(invalid="ignore"):
+        gap = gap - of_sample
     if not np.isfinite(gap).all():
         return None
     terms = np.column_stack([np.ones(len(u)), u, u[:, i] * u[:, j]])

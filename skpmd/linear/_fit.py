@@ -320,8 +320,9 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         is_right = error is not None
         is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
         if is_right and not convergence_warnings(last):
-            notes = {**notes, "log_weight_error": error}
-            yield last.with_findings(notes=notes, sample=sample._replace(error=error))
+            found = {"notes": {**notes, "log_weight_error": error}}
+            last = last._replace(infos=[])  # Its rounds have been told of.
+            yield last.with_findings(**found, sample=sample._replace(error=error))
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 
