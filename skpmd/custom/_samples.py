@@ -82,7 +82,6 @@ def _sampled(model, rows, options, rng):
 
 
 @phase("values of all rows")
-@np.errstate(invalid="ignore")  # Off the support there are no differences: all rows are looked at.
 def _moved(model, batches, power, particles, sample):
     """The sample with what all rows have more, at their mode, and the root of the covariance."""
     mean, covariance = moments(particles.theta, particles.log_ratio)
@@ -90,8 +89,9 @@ def _moved(model, batches, power, particles, sample):
     for _ in range(_STEPS):
         points = np.concatenate([mean[None], mean + chol.T, mean - chol.T])
         at, ahead, back = np.split(log_joint(model, batches, power, points), [1, 1 + d])
-        curvature = np.maximum(2.0 * at - ahead - back, _MIN_CURVATURE)
-        step = 0.5 * (ahead - back) / curvature
+        with np.errstate(invalid="ignore"):  # Of two points where the density is zero.
+            curvature = np.maximum(2.0 * at - ahead - back, _MIN_CURVATURE)
+            step = 0.5 * (ahead - back) / curvature
         if not np.isfinite(step).all():
             return None
         mean = mean + chol @ step
@@ -103,7 +103,9 @@ def _moved(model, batches, power, particles, sample):
     u = normal(uniforms(_PER_TERM * (1 + d + len(i)), d, np.random.default_rng(0)))
     theta = mean + u @ chol.T
     gap = log_likelihood(model, theta, batches)
-    gap = gap - log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    of_sample = log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    with np.errstate(invalid="ignore"):
+        gap = gap - of_sample
     if not np.isfinite(gap).all():
         return None
     terms = np.column_stack([np.ones(len(u)), u, u[:, i] * u[:, j]])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import gamma, multivariate_normal, norm
 
 from skpmd import ParticleMirrorDescent
 from skpmd.custom import _samples
@@ -58,6 +58,8 @@ def test_the_posterior_is_the_exact_one(line, temperature):
     np.testing.assert_allclose((found.posterior_.mean() - mean) / sd, 0.0, atol=0.06)
     np.testing.assert_allclose(found.posterior_.std(), sd, rtol=0.07)
     assert log_likelihood.n < 1000 * N  # Some 7000 by all rows.
+    ess = found.history_["ess"]  # Each round is there once.
+    assert found.n_iter_ == len(ess) == len(np.unique(ess))
     if temperature == 1.0:
         at = multivariate_normal(mean, cov).logpdf(mean)
         exact = normal_rows(mean[None], X, y)[0] + norm.logpdf(mean, scale=3.0).sum() - at
@@ -83,6 +85,26 @@ def test_a_likelihood_that_is_no_sum_over_rows_sees_all_of_them(few):
 
     found = estimator(log_likelihood, batch_size=len(y)).fit(X, y)
     assert "log_weight_error" not in found.diagnostics_
+
+
+def test_an_end_that_all_rows_set_is_no_place_for_a_sample(monkeypatch):
+    """Of uniform rows; a sample of them ends before the last one, where all rows have no density.
+
+    The mean of the end is that of its density, a power, within a tenth of its sd.
+    """
+    monkeypatch.setattr(_samples, "_ROWS", 200)
+    X = np.random.default_rng(0).uniform(0.0, 3.0, (4000, 1))
+
+    def log_likelihood(theta, X, y):
+        is_beyond = theta[:, 0] >= X.max()
+        return np.where(is_beyond, -len(X) * np.log(np.abs(theta[:, 0])), -np.inf)
+
+    found = ParticleMirrorDescent(
+        log_likelihood, prior={"end": gamma(2.0, scale=2.0)}, random_state=0
+    ).fit(X)
+    assert "log_weight_error" not in found.diagnostics_
+    sd = X.max() / 4000
+    assert found.posterior_.mean()[0] == pytest.approx(X.max() + sd, abs=0.1 * sd)
 
 
 @pytest.mark.slow  # half a minute

@@ -88,6 +88,8 @@ def test_the_posterior_is_that_of_all_rows(kind, monkeypatch):
     error = np.hypot(one.log_evidence_se, other.log_evidence_se) + 0.1 * (kind == "groups")
     assert some.log_evidence_ == pytest.approx(whole.log_evidence_, abs=4.0 * error)
     assert one.log_evidence_se >= some.diagnostics_["log_weight_error"]
+    ess = some.history_["ess"]  # Each round is there once.
+    assert some.n_iter_ == len(ess) == len(np.unique(ess))
 
 
 def test_the_error_of_weights_is_what_it_says():
