@@ -7,6 +7,8 @@ that of the sample is nearly a quadratic there, which values at a few points tel
 sample stands for all rows (`skpmd.proposals.control_variates`).
 """
 
+from functools import partial
+
 import numpy as np
 
 from skpmd._base.results import convergence_warnings
@@ -14,7 +16,7 @@ from skpmd._runtime.call import phase
 from skpmd.engine.importance import Proposal, normal, uniforms
 from skpmd.engine.kde import cholesky
 from skpmd.engine.mirror import log_joint, log_likelihood
-from skpmd.engine.particles import moments
+from skpmd.engine.particles import draw_prior, moments
 from skpmd.proposals.control_variates import (
     Expansion,
     Sample,
@@ -22,12 +24,15 @@ from skpmd.proposals.control_variates import (
     error_of_weights,
     reach_of,
 )
+from skpmd.proposals.fitted_proposals import proposals_at_optima
 from skpmd.proposals.from_values import from_values
 from skpmd.proposals.importance_rounds import importance_rounds
 
 _ROWS, _PER_COORDINATE = 2000, 100  # Of a sample, at least so many and so many a coordinate.
 _FEWEST = 20  # There are so many times as many rows, or all are looked at.
 _STEPS, _NEAR, _MIN_CURVATURE = 6, 0.3, 0.3  # To the mode, in posterior sds.
+# Draws of the prior, from which searches for further modes begin, and powers of the likelihood.
+_N_DRAWS, _POWERS = 1000, (0.01, 0.03, 0.1, 0.3, 1.0)
 _PER_TERM = 2  # The quadratic is found from so many values for each of its terms.
 _SHARES, _TAIL_DF = (0.75, 0.25), 5.0  # Of the proposals, the second of which has Student tails.
 _METHOD = "importance reweighting of proposals: a sample of rows"
@@ -71,7 +76,7 @@ def _sampled(model, rows, options, rng):
     times = rows.total / some.weight.sum()
     sample = Sample(nothing, nothing, np.zeros((d, d)), [some], [], size, times)
     *_, found = from_values(SampledModel(model, sample), [some], options, rng)
-    if convergence_warnings(found):
+    if convergence_warnings(found) or not _has_one_mode(model, some, rng):
         return none
     moved = _moved(model, rows.whole(), options.power, found.particles, sample)
     if moved is None:
@@ -79,6 +84,26 @@ def _sampled(model, rows, options, rng):
     sample, chol = moved
     proposals = Proposal(sample.centre, chol), Proposal(sample.centre, chol, _TAIL_DF)
     return sample, (list(proposals), _SHARES)
+
+
+def _has_one_mode(model, some, rng):
+    """Whether searches from draws of the prior lead to one optimum of the posterior of some rows.
+
+    Which of several is the highest depends on the sample: of 2,000 rows heights differ from those
+    of all by their root times what a row knows, hundreds of nats. So likelihoods to small powers
+    are looked at, too, under which lower modes are still some.
+    """
+    theta = draw_prior(model, _N_DRAWS, rng).theta
+    log_prior, of_rows = model.log_prior(theta), log_likelihood(model, theta, [some])
+    for power in _POWERS:
+        joint, values = partial(log_joint, model, [some], power), log_prior + power * of_rows
+        try:
+            found = next(proposals_at_optima(joint, theta, values, power * of_rows, rng), None)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return False
+        if found is None or len(found.optima) != 1:
+            return False
+    return True
 
 
 @phase("values of all rows")

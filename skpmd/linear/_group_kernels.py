@@ -25,8 +25,8 @@ _PASSES, _NEAR = 60, 0.25  # Of searches for modes, and their last step in sds: 
 _MAX = 40.0  # Predictors and effects beyond are held there, where e^-z is next to nothing.
 _MAX_SINGLE, _CHUNKS = 80.0, 8  # Logs of products are to be smaller, in single precision.
 _FAR = 11.0  # From a centre in prior sds; nodes beyond add nothing.
-_MIN_CURVATURE = _f(1e-33)  # What nodes add to a sum, next to a centre's, that is as good as nothing.
-# Of each particle: sd of effects, mode, the centre, where the last step of the search began, the
+# What nodes add to a sum, next to a centre's, that is as good as nothing.
+_MIN_ADDED = _f(1e-33)
 # precision there and later the width, ends of where the mode is, derivatives, the effect at the
 # centre, and sums.
 _SD, _MODE, _CENTRE, _WIDTH, _LOW, _HIGH, _GAIN, _SPREAD, _EFFECT, _SUM, _LOG, _TOTAL, _END = range(
@@ -350,7 +350,7 @@ def integrate_trials(
             for k in range(K):
                 one, whole, shares = share[k], product[k], at[k]
                 for i in range(m):
-                    shares[i] = one[i] / whole[i] if one[i] > _MIN_CURVATURE else 0.0
+                    shares[i] = one[i] / whole[i] if one[i] > _MIN_ADDED else 0.0
             _add_shares(v, m, at, z, order, moments[b, g if order == 2 else 0])
             for i in range(m):
                 total = v[_SUM + i] * v[_WIDTH + i] * of_centre[i]
