@@ -32,7 +32,7 @@ _ROWS, _PER_COORDINATE = 2000, 100  # Of a sample, at least so many and so many 
 _FEWEST = 20  # There are so many times as many rows, or all are looked at.
 _STEPS, _NEAR, _MIN_CURVATURE = 6, 0.3, 0.3  # To the mode, in posterior sds.
 # Draws of the prior, from which searches for further modes begin, and powers of the likelihood.
-_N_DRAWS, _POWERS = 1000, (0.01, 0.03, 0.1, 0.3, 1.0)
+_N_DRAWS, _POWERS = 1000, (0.02, 0.2)
 _PER_TERM = 2  # The quadratic is found from so many values for each of its terms.
 _SHARES, _TAIL_DF = (0.75, 0.25), 5.0  # Of the proposals, the second of which has Student tails.
 _METHOD = "importance reweighting of proposals: a sample of rows"

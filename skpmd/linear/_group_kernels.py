@@ -27,6 +27,7 @@ _MAX_SINGLE, _CHUNKS = 80.0, 8  # Logs of products are to be smaller, in single 
 _FAR = 11.0  # From a centre in prior sds; nodes beyond add nothing.
 # What nodes add to a sum, next to a centre's, that is as good as nothing.
 _MIN_ADDED = _f(1e-33)
+# Of each particle: sd of effects, mode, the centre, where the last step of the search began, the
 # precision there and later the width, ends of where the mode is, derivatives, the effect at the
 # centre, and sums.
 _SD, _MODE, _CENTRE, _WIDTH, _LOW, _HIGH, _GAIN, _SPREAD, _EFFECT, _SUM, _LOG, _TOTAL, _END = range(
