@@ -18,6 +18,7 @@ from skpmd.engine.kde import cholesky
 from skpmd.engine.mirror import log_joint, log_likelihood
 from skpmd.engine.particles import draw_prior, moments
 from skpmd.proposals.control_variates import (
+    UNCHECKED,
     Expansion,
     Sample,
     SampledModel,
@@ -47,7 +48,7 @@ def by_sample_or_all(model, rows, options, rng):
         for last in importance_rounds(stand_in, sample.batches, proposals, *given):
             notes = {"method": _METHOD, "n_rows_weighed": sample.n_rows}
             last = last.with_findings(notes=notes, sample=sample)
-            yield last
+            yield last.with_findings(reasons=(*last.findings.reasons, UNCHECKED))
         error = error_of_weights(model, sample, whole, last.particles, options.power)
         if error is not None and not convergence_warnings(last):
             found = {"notes": {**notes, "log_weight_error": error}}

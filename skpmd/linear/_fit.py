@@ -18,7 +18,7 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.linear._span import span_of
-from skpmd.proposals.control_variates import SampledModel, error_of_weights, sampled
+from skpmd.proposals.control_variates import UNCHECKED, SampledModel, error_of_weights, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -317,7 +317,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
             first = first or last
             notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
             last = last.with_findings(sample=sample, notes=notes)
-            yield last
+            yield last.with_findings(reasons=(*last.findings.reasons, UNCHECKED))
         error = error_of_weights(model, sample, whole, last.particles, options.power)
         is_right = error is not None
         is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles

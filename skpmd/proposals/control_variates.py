@@ -42,6 +42,9 @@ _SAFE = 1.2  # A sample is so many times as large as the first one asks for.
 _FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
 
 
+UNCHECKED = "weights by a sample of rows have not been compared with those by all rows"
+
+
 class Expansion(NamedTuple):
     """A quadratic in theta that stands for the log-likelihood of rows."""
 

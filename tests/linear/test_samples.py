@@ -12,6 +12,7 @@ from skpmd import (
 from skpmd._rows.rows import Rows
 from skpmd.data import Blocks
 from skpmd.engine.mirror import log_likelihood
+from skpmd.linear import _fit
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals import control_variates
@@ -246,3 +247,16 @@ def test_out_of_reach_is_the_expansion_of_all_rows():
     later = estimator(prior=first.posterior_, random_state=0).fit(X[6000:], y[6000:])
     whole = estimator(random_state=0).fit(X, y)
     assert np.abs((later.coef_ - whole.coef_) / whole.coef_std_).max() < 0.06
+
+
+def test_what_ends_before_the_check_says_so(monkeypatch):
+    X, y, estimator = rows_of("logistic")
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_fit, "error_of_weights", interrupted)
+    found = estimator(random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        found.fit(X, y)
+    assert any("have not been compared" in one for one in found.diagnostics_["warnings"])
