@@ -34,7 +34,7 @@ _FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a d
 # many sds from its mean, pulled back by what is known where they are so many sds wide; the last is
 # for a tail to no effects, as wide as the prior. Such a share of all draws is theirs. Without them
 # errors of sds were 2 to 9 %, with them 0 to 2 %, of 1 to 12 groups.
-_FEW_GROUPS, _SHARE_OF_SDS = 0.12, 0.3
+_FEW_GROUPS, _SHARE_OF_SDS, _FEW_STEPS = 0.12, 0.3, 15
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
@@ -139,7 +139,7 @@ def with_other_sds(model, batches, mixture, power):
         sd = np.linalg.norm(factor[place])
         for height, width in _OTHER_SDS if sd > _FEW_GROUPS else ():
             near = _Near(model, place, mean[place] + height * sd, width * sd)
-            found.append(Proposal(*laplace(near, batches, mean, power)))
+            found.append(Proposal(*laplace(near, batches, mean, power, _FEW_STEPS, 1e-3)))
     if not found:
         return mixture
     of_sds = np.full(len(found), _SHARE_OF_SDS / len(found))
