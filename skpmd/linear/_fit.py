@@ -34,7 +34,8 @@ _FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a d
 # many sds from its mean, pulled back by what is known where they are so many sds wide; the last is
 # for a tail to no effects, as wide as the prior. Such a share of all draws is theirs. Without them
 # errors of sds were 2 to 9 %, with them 0 to 2 %, of 1 to 12 groups.
-_FEW_GROUPS, _SHARE_OF_SDS, _FEW_STEPS = 0.12, 0.3, 15
+_FEW_GROUPS, _SHARE_OF_SDS = 0.12, 0.3
+_FEW_STEPS = 15  # Of a search for the mode of such a proposal.
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
