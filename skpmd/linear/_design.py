@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
+from skpmd._rows.samples import RowTerms
 from skpmd._runtime.threads import add_up, are_distributed, in_order, total
 from skpmd.engine.importance import most_skewed
 from skpmd.engine.model import Model
@@ -252,6 +253,10 @@ class LinearModel(Model):
         if batch.offset is not None or batch.exposure is not None:
             raise NotImplementedError("Models of classes do not read offset and exposure.")
         return batch
+
+    def terms(self, rows):
+        """What samples of `Rows` are of; see `skpmd.proposals.control_variates`."""
+        return RowTerms(rows)
 
     def derivatives(self, mean, batches):
         """Gradient and negative Hessian of the log joint density at a point (d,)."""

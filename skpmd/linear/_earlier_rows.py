@@ -29,7 +29,7 @@ from skpmd.engine.polynomial import degree_for
 from skpmd.linear._column_scale import Units, shift_of
 from skpmd.linear._make_model import LinearParameters, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
-from skpmd.proposals.control_variates import Expansion
+from skpmd.proposals.control_variates import Expansion, of_power
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
@@ -184,7 +184,9 @@ def joined(shards):
     if not rests:
         return rows, None
     none = first.rows.take(slice(0))
-    return rows, first._replace(rows=none, rest=reduce(lambda one, other: other.plus(one), rests), log_evidence=0.0)
+    return rows, first._replace(
+        rows=none, rest=reduce(lambda one, other: other.plus(one), rests), log_evidence=0.0
+    )
 
 
 def _in(prior, earlier):
@@ -223,7 +225,7 @@ def rows_for_later(model, rows, power, posterior, prior, earlier, sample=None):
     rows = rows._replace(weight=power * rows.weight)
     rest = None if earlier is None else earlier.rest
     if is_much:
-        rows, rest = _reduced(model, rows, n_numbers, posterior, rest, sample and sample.times(power))
+        rows, rest = _reduced(model, rows, n_numbers, posterior, rest, of_power(sample, power))
     elif earlier is None:
         rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence

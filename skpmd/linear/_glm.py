@@ -366,7 +366,11 @@ class GeneralisedLinearModel(LinearModel):
 
         def of(piece):
             X, _, centre, _ = self._moments(nodes, piece)
-            slope, curvature, of_phi = centre[None].copy(), np.empty((1, len(X))), np.zeros(phi.shape)
+            slope, curvature, of_phi = (
+                centre[None].copy(),
+                np.empty((1, len(X))),
+                np.zeros(phi.shape),
+            )
             self._evaluate(slope, *piece, phi, (np.zeros(1), of_phi, curvature, 2))
             weight = batch.weight[piece[1]]
             return (np.abs(curvature[0]) + slope[0] ** 2 / weight) * cubed(X @ chol[:w])

@@ -13,15 +13,13 @@ Doucet and Holmes 2017; Quiroz et al. 2019.)
 """
 
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import stratified_sample
-from skpmd._rows.table import is_in_memory
 from skpmd._runtime.call import phase
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.particles import weights
+from skpmd.engine.particles import systematic, weights
 from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
 _FEWEST = 4000  # Rows from which it may pay,
@@ -32,13 +30,16 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
-_TRIMS = 10
-_FAR = 5.0  # So many sds beyond the typical distance from the mode is the end,
-_EDGE, _MAX_AT_EDGE = 0.85, 1e-3  # and beyond a share of that way is this share of the weights at most.
-_UNIFORM = 0.1  # This share of the sample is drawn whatever remainders are.
-_PILOT, _PARTS, _N_CHECKED = 512, 32, 64  # Rows and parts of a sample, and points that it is seen at.
-TARGET_ERROR = 0.01  # Of log weights, in nats; means are off by as many posterior sds at most.
-_SAFE = 1.2  # A sample is so many times as large as the pilot asks for.
+_PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
+# Of log weights by a sample, in nats; means are off by as many posterior sds at most.
+TARGET_ERROR = 0.01
+# The error is seen at so many particles, at one of so many of them by all rows, and is at most so
+# large.
+_N_SEEN, _EVERY, _MAX_ERROR = 128, 16, 0.02
+_SAFE = 1.2  # A sample is so many times as large as the first one asks for.
+# So many sds beyond the typical distance from the mode is the end, and beyond this share of that
+# way is this share of the weights at most.
+_FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
 
 
 class Expansion(NamedTuple):
@@ -48,8 +49,9 @@ class Expansion(NamedTuple):
     slope: np.ndarray  # (d,): Gradient.
     precision: np.ndarray  # (d, d): Minus its second derivatives.
     constant: float = 0.0
-    misfit: float = 0.0  # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
-    # (d, d): It is -inf where (theta - centre) @ reach is longer than one; None where it ends nowhere.
+    # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
+    misfit: float = 0.0
+    # (d, d): The value is -inf where (theta - centre) @ reach is longer than one; None for nowhere.
     reach: np.ndarray | None = None
 
     def value(self, theta):
@@ -91,19 +93,52 @@ class Sample(NamedTuple):
     """Rows that stand for all where an expansion of all is known."""
 
     rest: Expansion  # What the expansion of all rows has more than that of these.
-    batches: list  # They, in parts with weights of their own; the first part has rows for certain.
-    expansions: list  # Of each part.
+    batches: list  # They, with weights of their own.
+    # The same in strata, each of several parts that are drawn alike: batches and their expansions.
+    strata: list
     n_rows: int
+    times: float = 1.0  # How often the log-likelihood of the batches counts.
+    error: float = np.nan  # Standard error of log weights at the particles, in nats.
 
     @property
     def centre(self):
         """Near the mode, (d,)."""
         return self.rest.centre
 
-    def times(self, power):
-        """The same of a likelihood to a power."""
-        batches = [batch._replace(weight=power * batch.weight) for batch in self.batches]
-        return self._replace(rest=self.rest.times(power), batches=batches)
+
+class SampledModel:
+    """A model whose likelihood of all rows is that of a `Sample` and of what the expansion adds.
+
+    It is the model in all else; the batches that it is given are those of the sample, or none.
+    """
+
+    def __init__(self, model, sample):
+        self._model, self._rest, self._first = model, sample.rest, sample.batches[0]
+        self._times = sample.times
+
+    def __getattr__(self, name):
+        """What the likelihood does not change."""
+        return getattr(self._model, name)
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the rows; the rest comes with the first batch."""
+        value = self._times * self._model.log_likelihood(theta, batch)
+        return value + self._rest.value(theta) if batch is self._first else value
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        """Expected gradient and negative Hessian of the log joint density under a Gaussian."""
+        gradient, precision = self._model.gaussian_target(mean, cov, batches, b)
+        if not len(batches):
+            return gradient, precision
+        return gradient + b * self._rest.gradient(mean), precision + b * self._rest.precision
+
+
+def of_power(sample, power):
+    """The same of a likelihood to a power; None stays None."""
+    if sample is None:
+        return None
+    batches = [batch._replace(weight=power * batch.weight) for batch in sample.batches]
+    return sample._replace(rest=sample.rest.times(power), batches=batches)
 
 
 def expansion_of(model, mean, batches):
@@ -115,49 +150,58 @@ def expansion_of(model, mean, batches):
 
 
 @phase("expansion of all rows")
-def sampled(model, rows, power, rng):
+def sampled(model, terms, batches, power, rng, after=None):
     """The `Sample` of rows that suffices, or None where all are to be looked at.
 
-    ``rows`` are `skpmd._rows.rows.Rows`; the model offers ``remainders`` beside what `laplace`
-    wants, and ``power`` is that of the likelihood.
+    ``terms`` are what adds up to a log-likelihood, rows or groups, as `skpmd._rows.samples` has
+    them, and ``batches`` are all rows; the model offers ``remainders`` and ``derivatives`` beside
+    what `laplace` wants, and ``power`` is that of the likelihood. In a stream ``after`` are the
+    model whose prior is what was known before, and a point near its mode.
     """
-    n = len(rows)
+    n = len(terms.weight)
     if n < _FEWEST:
         return None
-    start = _of_subsamples(model, rows, power, rng)
-    # Of rows in memory one batch leaves more to large products of matrices.
-    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
-    if start is None:
-        return None
-    mean = _near_mode(model, batches, start, power)
+    if after is None:
+        start = _of_subsamples(model, terms, power, rng)
+        if start is None:
+            return None
+        mean, target = _near_mode(model, batches, start, power), model
+    else:
+        target, mean = after
+        mean = laplace(target, batches, mean, power, tol=_NEAR).mean
     whole = expansion_of(model, mean, batches)
-    precision = model.derivatives(mean, [])[1] + power * whole.precision
+    precision = target.gaussian_target(mean, None, [])[1] + power * whole.precision
     gaussian = Gaussian(mean, chol_of_inverse(precision))
-    # Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
-    # Nothing is there of a posterior like this, which is looked at below.
-    reach = np.linalg.cholesky(precision) / (np.sqrt(len(mean)) + _FAR)
-    found = [model.remainders(*gaussian, batch) for batch in batches]
-    sizes = np.concatenate(found)
+    reach = reach_of(np.linalg.cholesky(precision))
+    sizes = np.concatenate([model.remainders(*gaussian, batch) for batch in batches])
     if not np.isfinite(sizes).all():
         return None
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    drawn = partial(_drawn, model, rows, whole, reach, sizes)
+    drawn = partial(_drawn, model, terms, whole, reach, sizes)
     pilot = drawn(_PILOT, rng)
     error = power * error_of(model, pilot, points)
-    n_rows = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
-    if n_rows > _LARGEST * n:
+    n_drawn = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+    if n_drawn > _LARGEST * n:
         return None
-    return pilot if n_rows <= _PILOT else drawn(n_rows, rng)
+    return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
 
 
-def _of_subsamples(model, rows, power, rng):
+def reach_of(root):
+    """Where an expansion ends, by a root of the precision of the posterior.
+
+    Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
+    Nothing is there of a posterior like this, which `error_of_weights` looks at.
+    """
+    return root / (np.sqrt(len(root)) + _FAR)
+
+
+def _of_subsamples(model, terms, power, rng):
     """Laplace's approximation by rows that stand for all; None where there may be several modes."""
-    size, found = max(_FIRST, _PER_COORDINATE * model.n_coordinates), None
-    while size <= _LARGEST * len(rows):
-        places, counts = stratified_sample(rows.data.weight, size, rng)
-        some = rows.take(places)
-        some = some._replace(weight=counts * (rows.total / size))
+    n, found = len(terms.weight), None
+    size = min(max(_FIRST, _PER_COORDINATE * model.n_coordinates), n // 2)
+    while found is None or size <= _LARGEST * n:
+        some = terms.uniform(size, rng)
         if found is None:
             starts = model.starts([some])
             if len(starts) > 1:
@@ -185,48 +229,45 @@ def _near_mode(model, batches, start, power):
     return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, rows, whole, reach, sizes, n, rng):
-    """A `Sample` of so many rows, most of them drawn in proportion to sizes of their remainders."""
-    weight = rows.data.weight
-    for _ in range(_TRIMS):  # Rows of more than the share of one are there for certain, and once.
-        sizes = np.minimum(sizes, sizes.sum() / ((1.0 - _UNIFORM) * n))
-    share = _UNIFORM / weight.sum() * weight
-    if sizes.any():
-        share = share + (1.0 - _UNIFORM) / sizes.sum() * sizes
-    places, counts = stratified_sample(share, n, rng)
-    weight = weight[places] * counts * (share.sum() / n) / share[places]
-    is_certain = np.isclose(weight, rows.data.weight[places], rtol=1e-9, atol=0.0)
-    some = rows.take(places)._replace(weight=weight)
-    free = np.flatnonzero(~is_certain)
-    parts = [np.flatnonzero(is_certain), *(free[i::_PARTS] for i in range(_PARTS))]
-    batches = [some.take(part) for part in parts]
+def _drawn(model, terms, whole, reach, sizes, n, rng):
+    """A `Sample` of about so many terms, most of them drawn by sizes of their remainders."""
+    batches, strata = terms.drawn(sizes, n, rng)
     mean = whole.centre
-    expansions = [expansion_of(model, mean, [batch] if len(batch.weight) else []) for batch in batches]
-    rest = whole.plus(reduce(Expansion.plus, expansions).times(-1.0))._replace(reach=reach)
-    return Sample(rest, batches, expansions, len(places))
+    strata = [
+        [(part, expansion_of(model, mean, [part])) for part in parts if len(part.weight)]
+        for parts in strata
+    ]
+    of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
+    rest = whole.plus(of_parts.times(-1.0))._replace(reach=reach)
+    return Sample(rest, batches, strata, sum(len(batch.weight) for batch in batches))
 
 
-def is_within(sample, particles):
-    """Whether weights have ended long before the sample's reach."""
-    is_far = sample.rest.distances(particles.theta) > _EDGE
-    return weights(particles.log_ratio)[is_far].sum() < _MAX_AT_EDGE
+def error_of_weights(model, sample, batches, particles, power):
+    """Standard error of log weights of `Particles` by the sample, in nats; None of a large one.
 
-
-def gap_of(model, sample, batches, theta):
-    """What log weights by the sample differ by from those by all rows, root mean square, in nats."""
-    by_sample = sample.rest.value(theta) + log_likelihood(model, theta, sample.batches)
-    return float((by_sample - log_likelihood(model, theta, batches)).std())
+    It is the larger of two: what parts of the sample say, and at a few particles what all rows do.
+    There is none where weights reach as far as the expansion does, either.
+    """
+    w = weights(particles.log_ratio)
+    if w[sample.rest.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
+        return None
+    theta = particles.theta[systematic(w, _N_SEEN, np.random.default_rng(0))]
+    error = power * error_of(model, sample, theta)
+    if error > _MAX_ERROR:
+        return None
+    some = theta[::_EVERY]
+    gap = SampledModel(model, sample)
+    gap = log_likelihood(gap, some, sample.batches) - log_likelihood(model, some, batches)
+    error = max(error, power * float(gap.std()))
+    return error if error <= _MAX_ERROR else None
 
 
 def error_of(model, sample, theta):
     """Standard error of log weights at points theta (m, d) by the sample, root mean square."""
-    parts = [
-        model.log_likelihood(theta, batch) - expansion.value(theta)
-        for batch, expansion in zip(sample.batches[1:], sample.expansions[1:], strict=True)
-        if len(batch.weight)
-    ]
-    gaps = np.array(parts) - np.mean(parts, axis=1, keepdims=True)
-    k = len(gaps)
-    if k < 2:
-        return 0.0
-    return float(np.sqrt((gaps - gaps.mean(axis=0)).var() * k * k / (k - 1)))
+    variance = 0.0
+    for parts in sample.strata:
+        k = len(parts)
+        if k > 1:
+            gaps = [model.log_likelihood(theta, part) - one.value(theta) for part, one in parts]
+            variance += k * np.var(gaps, axis=0, ddof=1).mean()
+    return float(np.sqrt(variance))

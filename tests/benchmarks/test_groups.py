@@ -24,16 +24,15 @@ Z = np.linspace(-9.0, 9.0, 401)
 def test_effects_that_are_coordinates_have_the_integrated_density(family):
     targets = pytest.importorskip("examples.benchmarks.peers.group_targets", exc_type=ImportError)
     data = group_sets.drawn("a", family, [3, 1], 0.8, **DATA[family])
-    joint, marginal = targets.joint_target(data.repeated()), targets.marginal_target(data)
+    joint, marginal = targets.joint_target(data.repeated()), targets.marginal_density(data)
     d = len(targets.names(data))
     rng, gaps = np.random.default_rng(1), []
     for theta in 0.4 * rng.standard_normal((3, d)):
         points = np.array([[*theta, a, b] for a in Z[::8] for b in Z[::8]])
         table = -np.asarray(targets.jax.vmap(joint.potential)(points))
         integral = logsumexp(table) + 2.0 * np.log(Z[8] - Z[0])
-        gaps.append(integral - np.log(2.0 * np.pi) + float(marginal.potential(theta)))
+        gaps.append(integral - np.log(2.0 * np.pi) - float(marginal(theta)))
     np.testing.assert_allclose(gaps, 0.0, atol=1e-6)
-    np.testing.assert_array_equal(joint.reported(np.r_[theta, 1.0, 2.0]), marginal.reported(theta))
 
 
 def test_a_slope_of_each_group_has_scipys_density():

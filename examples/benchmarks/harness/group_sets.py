@@ -12,7 +12,6 @@ from scipy.special import expit
 from . import datasets
 
 SHIPPED = ("contraception", "epil", "radon", "sleepstudy")
-MIN_ESS = 4_000  # of a reference of our own
 
 
 class GroupedRows(NamedTuple):
@@ -49,14 +48,6 @@ class GroupedRows(NamedTuple):
     slope: int | None = None
     exposure: np.ndarray | None = None
     weight: np.ndarray | None = None
-
-    X_test = None  # As `peers.references` asks; all rows are for training.
-
-    @property
-    def X(self):
-        """All that is known of a row but y, as numbers."""
-        more = [one for one in (self.codes, self.exposure, self.weight) if one is not None]
-        return np.column_stack([self.columns, *more])
 
     def repeated(self):
         """The same rows, as often as their weights say."""
@@ -149,3 +140,5 @@ def designs(share=1):
         exposure=lambda rng, n: rng.uniform(0.2, 5.0, n),
         weight=lambda rng, n: rng.integers(1, 4, n).astype(np.float64),
     )  # fmt: skip
+    yield drawn("one-large", "poisson", [300] + [2] * 7, 0.7)
+    yield drawn("singletons", "binomial", [1] * 60, 0.7)

@@ -157,16 +157,7 @@ def _glm(data, prior, seed):
     yield from _chunks(target(data), seed, CAREFUL)
 
 
-def _groups(data, prior, seed):
-    """Yield the same of NUTS for `group_sets.GroupedRows`, whose intercepts are integrated."""
-    from .group_targets import marginal_target
-
-    if prior != "normal":
-        raise ValueError("Models with groups are here with the normal prior only.")
-    yield from _chunks(marginal_target(data), seed, CAREFUL)
-
-
-SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs, "glm": _glm, "groups": _groups}
+SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs, "glm": _glm}
 
 
 def stem(name, prior="normal", transform=None):
