@@ -69,7 +69,9 @@ class Units(NamedTuple):
             is_far = np.abs(self.centre / self.scale).max(initial=0.0) > _FAR_FOR_SINGLE
             data = (X.data / self.scale[X.indices]).astype(np.float64 if is_far else X.dtype)
             return type(X)((data, X.indices, X.indptr), shape=X.shape)
-        return ((X - self.centre) / self.scale).astype(X.dtype, copy=False)
+        out = X - self.centre  # In place from here: a second copy of many rows takes as long again.
+        out /= self.scale
+        return out.astype(X.dtype, copy=False)
 
     def given(self, X):
         """Given rows, of ones in units."""

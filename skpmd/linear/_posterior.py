@@ -11,7 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
-from skpmd.linear._design import logit_moments, normal_nodes
+from skpmd.linear._design import normal_nodes
+from skpmd.linear._products import logit_moments
 from skpmd.posterior import Posterior
 
 _NODES = 512  # Predictions average over this many nodes.
