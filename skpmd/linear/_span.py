@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from skpmd._rows.rows import Rows
+from skpmd._rows.rows import Rows, without_copies
 from skpmd._rows.table import is_in_memory
 from skpmd.linear._design import LinearModel
 from skpmd.linear._priors import NormalPrior
 
 _MIN_GAIN = 1.25  # So many times as many columns as rows are worth a decomposition.
+_FEWEST = 64  # Of fewer columns weights settle what there is.
+_MAX_COPIES = 4  # Of more rows a column none are looked for.
 
 
 class Span(NamedTuple):
@@ -47,13 +49,16 @@ def span_of(model, rows, rng):
     if not (is_in_memory(X) and isinstance(prior, NormalPrior)) or model.n_logits > 1:
         return None
     n, p = X.shape
-    if p < _MIN_GAIN * n or rows.data.group is not None:
+    if p < _FEWEST or n > _MAX_COPIES * p or rows.data.group is not None:
         return None
     shift, X = model.shift_of(X), X.toarray() if issparse(X) else X
     scaled = (X - (0.0 if shift is None else shift)) * prior.scale[:p]
-    left, values, basis = np.linalg.svd(scaled.astype(np.float64, copy=False), full_matrices=False)
+    # Copies of a row are its weight.
+    data, _ = without_copies(rows.data._replace(X=scaled.astype(np.float64, copy=False)))
+    if p < _MIN_GAIN * len(data.weight):
+        return None
+    left, values, basis = np.linalg.svd(data.X, full_matrices=False)
     own = NormalPrior(np.append(np.ones(len(values)), prior.scale[p:]))
-    data = rows.data._replace(X=left * values)
     seed = int(rng.integers(1 << 32))
-    span = Rows.of(data, len(rows))
+    span = Rows.of(data._replace(X=left * values), len(data.weight))
     return Span(model.with_prior(own), span, basis.T, prior.scale[:p], seed, model)

@@ -147,13 +147,13 @@ def proposal_step(stream, model, rows, a, b, options, rng, *, proposal):
     Of many rows an expansion of all and a sample of them are looked at, where these do.
     """
     sample, whole = _sampled(stream, model, rows, a, b, rng), rows.whole()
-    m = n_draws(options, len(rows))
+    how = a, b, n_draws(options, len(rows)), proposal
     if sample is not None:
-        given = SampledModel(model, sample), sample.batches, (a, b), options, m
-        after, info = _step(stream, *given, proposal, rng)
+        stand_in = SampledModel(model, sample)
+        after, info = _step(stream, stand_in, sample.batches, how, options, rng)
         if error_of_weights(model, sample, whole, after.particles, b) is not None:
             return after, info
-    return _step(stream, model, whole, (a, b), options, m, proposal, rng)
+    return _step(stream, model, whole, how, options, rng)
 
 
 def _sampled(stream, model, rows, a, b, rng):
@@ -169,8 +169,9 @@ def _sampled(stream, model, rows, a, b, rng):
     return sampled(model, model.terms(rows), batches, b, rng, after)
 
 
-def _step(stream, model, batches, ab, options, m, proposal, rng):
-    (a, b), assumed = ab, stream.assumed
+def _step(stream, model, batches, how, options, rng):
+    """A step of coefficients (a, b), in which m particles are drawn from a proposal."""
+    (a, b, m, proposal), assumed = how, stream.assumed
     particles, settings = stream.particles, options.settings
     stayed = None
     if particles is not None:

@@ -19,9 +19,9 @@ DEFECTS = [
     ),
     Defect(
         "quadratics of earlier rows are added about centres of their own",
-        "linear/_earlier_rows.py",
-        "rest.slope + _slope(before, rest.centre)",
-        "rest.slope + before.slope",
+        "proposals/control_variates.py",
+        "self.slope + other.gradient(self.centre)",
+        "self.slope + other.slope",
         "linear/test_earlier_rows.py",
     ),
     Defect(

@@ -8,7 +8,7 @@ from skpmd import BayesianGLMRegressorPMD, BayesianLogisticRegressionPMD
 from skpmd.linear import _span
 
 
-def rows_of(n=24, p=60):
+def rows_of(n=24, p=80):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, p)) * np.geomspace(0.1, 10.0, p) + 5.0
     return X, (X[:, p // 2] - 5.0 + rng.standard_normal(n)) / np.geomspace(0.1, 10.0, p)[p // 2]
