@@ -6,7 +6,6 @@ is the Gaussian of least Kullback-Leibler divergence to the posterior (Opper and
 with expectations taken at the mean only it is the Laplace approximation.
 """
 
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,6 @@ from skpmd._runtime.call import phase
 _MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
-_MIN_CONCAVE = 0.03  # Shorter parts of one have less slope, unless a density is not concave.
-_MIN_LENGTH = 1e-6  # A Newton step that is halved below this has been of no use.
 _MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
 
 
@@ -33,9 +30,9 @@ class Gaussian(NamedTuple):
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
-    A step that leads past the top is halved, so a log-concave posterior is climbed from anywhere.
-    Steps end where the next would be shorter than ``tol`` standard deviations. The `Gaussian`
-    returned has its mean at the mode and the inverse negative Hessian as covariance.
+    A step is halved until the slope along it has fallen, so a log-concave posterior is climbed from
+    anywhere. Steps end where the next would be shorter than ``tol`` standard deviations. The
+    `Gaussian` returned has its mean at the mode and the inverse negative Hessian as covariance.
 
     The model offers ``gaussian_target``, ``start`` has the shape (d,), and b is the power of the
     likelihood.
@@ -66,28 +63,20 @@ def newton(target, solve, mean, at, max_iter, tol):
             return mean, at, False
         if slope < tol**2:
             return mean, at, True
-        length, overshot, whole = 1.0, False, None
+        length, overshot = 1.0, False
         while True:
             ahead = target(mean + length * move)
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
-            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < _MIN_LENGTH:
+            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
                 break
             # The half of one that was too long may be short of the top: a shorter one is no better.
             if overshot and left >= _MAX_SLOPE_LEFT:
                 break
-            whole, overshot = whole or ahead, overshot or left <= -_MAX_OVERSHOOT
+            overshot |= bool(left <= -_MAX_OVERSHOOT)
             length *= 0.5
-            # Where the slope is no less anywhere, for a density is not concave, the way on is up.
-            if length < _MIN_CONCAVE and not overshot and left >= _MAX_SLOPE_LEFT:
-                with suppress(np.linalg.LinAlgError):  # Unless it is flat to rounding there.
-                    solve(whole)
-                    length, ahead = 1.0, whole
-                    break
         mean, at = mean + length * move, ahead
-        if length < _MIN_LENGTH:  # The next one would be no longer.
-            break
     return mean, at, False
 
 

@@ -167,7 +167,7 @@ DEFECTS = [
     Defect(
         "the likelihood of rows that one shard alone does not hold is merged",
         "linear/_earlier_rows.py",
-        "rest=reduce(_added, rests)",
+        "rest=reduce(lambda one, other: other.plus(one), rests)",
         "rest=rests[0]",
         "linear/test_merge.py",
     ),
@@ -249,10 +249,10 @@ DEFECTS = [
         "linear/test_groups.py",
     ),
     Defect(
-        "likelihoods of single trials at nodes are those of the opposite outcome",
+        "shares of nodes of single trials do not add up to one",
         "linear/_group_kernels.py",
-        "at[k] = weights[k] / np.float64(ratio[k])",
-        "at[k] = weights[k] * np.float64(ratio[k])",
+        "shares[i] = one[i] / whole[i] if one[i] > _MIN_ADDED else 0.0",
+        "shares[i] = one[i] if one[i] > _MIN_ADDED else 0.0",
         "linear/test_groups.py",
     ),
     Defect(
@@ -342,13 +342,13 @@ DEFECTS = [
     Defect(
         "particles with sds of groups beyond all rows are no numbers",
         "linear/_groups.py",
-        "return np.where(np.isnan(total), -np.inf, total)",
+        "return np.where(total < np.inf, total, -np.inf)",
         "return total",
         "linear/test_groups.py",
     ),
     Defect(
         "a table's derivatives are by its own coordinates",
-        "linear/_crossed_normal.py",
+        "linear/_crossed_sums.py",
         "by_log = 2.0 / width * -np.expm1(-x)",
         "by_log = 2.0 / width",
         "linear/test_crossed.py",
