@@ -132,12 +132,18 @@ def to_arviz(posterior, n_draws, random_state, groups):
     """Draws of equal weight as ArviZ has them; see `Posterior.to_arviz`."""
     n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
     variables, effects = variables_of(posterior), groups.pop("group_effects", None)
+    each = list(effects.values()) if isinstance(effects, dict) else [effects]  # Of factors.
     if effects is None:
-        chosen = random_draws(posterior.weights, n_draws, rng)
-    else:  # Of some particles, in proportion to their weights.
-        m = len(effects.particles)
+        each, chosen = [], random_draws(posterior.weights, n_draws, rng)
+    elif all(hasattr(one, "particles") for one in each) and each:
+        m = len(each[0].particles)  # Some particles, in proportion to their weights.
         drawn = random_draws(np.full(m, 1.0 / m), n_draws, rng)
-        chosen = effects.particles[drawn]
+        chosen = each[0].particles[drawn]
+    else:
+        raise TypeError(
+            "group_effects must be group_effects_ of an estimator with groups, or a dict of such "
+            f"by factors, got {effects!r}."
+        )
     given = {name: values for name, values in groups.items() if values is not None}
     if given:
         refuse_names(list(variables), ("y",))
@@ -150,11 +156,11 @@ def to_arviz(posterior, n_draws, random_state, groups):
     }
     dims = {name: list(one.dims) for name, one in variables_of(posterior).items()}
     coords = _coords(posterior)
-    if effects is not None:
-        coords[effects.group] = effects.labels.tolist()
-        for name, draws in zip(effects.names, effects.draws[:-1].swapaxes(0, 1), strict=True):
-            name = f"{'1' if name == 'intercept' else name}|{effects.group}"
-            data["posterior"][name], dims[name] = draws[:, drawn].T[None], [effects.group]
+    for one in each:
+        coords[one.group] = one.labels.tolist()
+        for name, draws in zip(one.names, one.draws[:-1].swapaxes(0, 1), strict=True):
+            name = f"{'1' if name == 'intercept' else name}|{one.group}"
+            data["posterior"][name], dims[name] = draws[:, drawn].T[None], [one.group]
     for group, values in groups.items():
         if values is None:
             continue

@@ -37,6 +37,16 @@ _MODULES = (
 )  # fmt: skip
 # The dtype of features, and sparse rows that a stream retains.
 _OTHERS = "numpy.dtype", "scipy.sparse._csr.csr_array", "scipy.sparse._csr.csr_matrix"
+# Labels of groups that are no numbers or words. Those of pandas have their names since version 3.
+_LABELS = (
+    *(f"datetime.{name}" for name in ("date", "datetime", "timedelta", "timezone")),
+    "zoneinfo.ZoneInfo", "decimal.Decimal",
+    "pandas.Interval", "pandas._libs.interval.Interval",
+    "pandas.Period", "pandas._libs.tslibs.period.Period",
+    *(f"pandas._libs.tslibs.offsets.{name}" for name in (
+        "Hour", "Day", "Week", "MonthEnd", "QuarterEnd", "YearEnd",
+    )),
+)  # fmt: skip
 # Scores for `skpmd.metrics.make_distribution_scorer`.
 _SCORES = (
     "crps",
@@ -50,8 +60,9 @@ _SCORES = (
 def skops_trusted_types() -> list[str]:
     """Names of the types that skops must trust to load any estimator or posterior of skpmd.
 
-    They are the classes that estimators and posteriors of skpmd consist of, and scikit-learn's
-    kernels, scorers and splitters, which estimators and searches hold. Loading with these types
+    They are the classes that estimators and posteriors of skpmd consist of, scikit-learn's kernels,
+    scorers and splitters, which estimators and searches hold, and the dates and intervals that
+    labels of groups may be. Loading with these types
     runs no code that is stored in the file. Objects that a user passed to an estimator are not
     among them and have to be added: the user's own functions and kernels, and distributions of a
     ``prior`` or ``hyperprior``.
@@ -84,6 +95,7 @@ def skops_trusted_types() -> list[str]:
         *(f"skpmd.metrics.{name}" for name in _SCORES),
         *sorted({f"{one.__module__}.{one.__qualname__}" for one in scores}),
         *_OTHERS,
+        *_LABELS,
     ]
 
 

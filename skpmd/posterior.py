@@ -535,7 +535,7 @@ class Posterior:
             Draws from the prior, with the same coordinates as the particles.
         observed_data : array-like of shape (n_rows,), default=None
             Observed targets.
-        group_effects : EffectsOfGroups, default=None
+        group_effects : EffectsOfGroups or dict of str to EffectsOfGroups, default=None
             ``group_effects_`` of the estimator: variables ``1|school`` and ``hours|school`` with
             the dimension ``school``, by the names of the columns. There are draws of as many
             particles as effects have.

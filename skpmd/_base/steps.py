@@ -200,7 +200,7 @@ def coefficients(options, seen, size):
     return gamma, power * gamma * total / size
 
 
-def kernel_step(stream, model, batches, a, b, options, rng):
+def kernel_step(stream, model, rows, a, b, options, rng):
     """Values of the likelihood alone: the ESS-controlled step, as in ``fit``."""
     particles = stream.particles
     if particles is None:
@@ -210,7 +210,7 @@ def kernel_step(stream, model, batches, a, b, options, rng):
     observer = RejuvenationErrors(model.monitored, stream.error_terms)
     rejuvenation = mirror.Rejuvenation(first=unknown, observer=observer)
     particles, info = mirror.step(
-        particles, model, batches, a, b, options.settings, rng, rejuvenation=rejuvenation
+        particles, model, rows.whole(), a, b, options.settings, rng, rejuvenation=rejuvenation
     )
     return stream._replace(particles=particles, error_terms=observer.terms), info
 
@@ -226,9 +226,9 @@ def step_in_place(stream, model, batches, a, b, options, rng):
     return stream._replace(particles=stayed, error_terms=observer.terms), info
 
 
-def n_draws(options, batches):
+def n_draws(options, n_rows):
     """How many particles a rejuvenation by proposals draws."""
-    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
+    few = n_rows < _FEW_ROWS
     return options.n_particles * (_MORE if few else 1)
 
 
@@ -257,12 +257,12 @@ def advance(stream, model, rows, options, step=kernel_step):
 
     The rows are one batch: ``batch_size`` cuts them into pieces that fit in memory and nothing
     else. How the particles take the step, and how they are rejuvenated, is up to
-    ``step(stream, model, batches, a, b, options, rng) -> (stream, info)``. It adds records of
+    ``step(stream, model, rows, a, b, options, rng) -> (stream, info)``. It adds records of
     iterations before the last to the stream itself.
     """
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)
-    after, info = step(stream, model, rows.whole(), a, b, options, rng)
+    after, info = step(stream, model, rows, a, b, options, rng)
     records = after.records.extended([info])
     return after._replace(records=records, seen=stream.seen + rows.total, rng=rng)
 

@@ -54,6 +54,7 @@ from skpmd.custom._model import (
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
 from skpmd.custom._rows import likelihood_of, of_parts, rows_of
+from skpmd.custom._samples import by_sample_or_all
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
@@ -549,7 +550,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             self._warn_unused(OF_STOCHASTIC_STEPS, "set proposal='prior' for such steps")
             gradient = self._gradient(rows.data, sample_weight)
             with bar_of_rounds() as report:
-                states = from_values(model, rows.whole(), options, rng, gradient)
+                if gradient is None:
+                    states = by_sample_or_all(model, rows, options, rng)
+                else:
+                    states = from_values(model, rows.whole(), options, rng, gradient)
                 outcome = drive(states, report)
             return outcome, len(outcome.infos)
         start = draw_prior(model, self.n_particles, rng)

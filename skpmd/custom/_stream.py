@@ -18,7 +18,7 @@ _MIN_SHARE = 0.3
 _STARTS = 200  # Searches start from so many of the heaviest particles.
 
 
-def step_from_values(stream, model, batches, a, b, options, rng):
+def step_from_values(stream, model, rows, a, b, options, rng):
     """The particles stay while enough of them are effective; else draws from proposals follow.
 
     On the first rows it is a fit: the prior is known everywhere. Later q is known at its particles
@@ -27,26 +27,26 @@ def step_from_values(stream, model, batches, a, b, options, rng):
     edges are replaced by others without (`skpmd.engine.edges`).
     """
     if stream.particles is None:
-        info, m = None, n_draws(options, batches)
-        for outcome in from_values(model, batches, options._replace(n_particles=m), rng):
+        info, m = None, n_draws(options, len(rows))
+        for outcome in from_values(model, rows.whole(), options._replace(n_particles=m), rng):
             info = outcome.infos[-1] if outcome.infos else info
         n_left_out = outcome.findings.n_left_out
         first = stream._replace(particles=outcome.particles, n_left_out=n_left_out)
         return first, info._replace(a=a, b=b)
     lower, upper = edges(without_errors(model.log_prior), stream.particles.theta)
     if np.isinf([lower, upper]).all():
-        return _next_step(stream, model, batches, a, b, options, rng)
+        return _next_step(stream, model, rows, a, b, options, rng)
     free = Unbounded(model, lower, upper)
     stream = stream._replace(particles=free.freed(stream.particles))
-    stream, info = _next_step(stream, free, batches, a, b, options, rng)
+    stream, info = _next_step(stream, free, rows, a, b, options, rng)
     return stream._replace(particles=free.restored(stream.particles)), info
 
 
-def _next_step(stream, model, batches, a, b, options, rng):
+def _next_step(stream, model, rows, a, b, options, rng):
     """One step after the first, where no coordinate has an edge."""
     if a > 0.0 and np.isnan(stream.particles.log_pi).any():  # Of Hamiltonian moves, or an average.
-        return kernel_step(stream, model, batches, a, b, options, rng)
-    before, m = stream.particles, n_draws(options, batches)
+        return kernel_step(stream, model, rows, a, b, options, rng)
+    before, m, batches = stream.particles, n_draws(options, len(rows)), rows.whole()
     after, info = step_in_place(stream, model, batches, a, b, options, rng)
     if info.ess >= options.settings.ess_threshold * options.n_particles:
         return after, info
@@ -57,7 +57,7 @@ def _next_step(stream, model, batches, a, b, options, rng):
     if cubic is not None:
         outcome = _drawn(stayed, _AfterStep(model, cubic, a), batches, b, m, rng)
     if outcome is None:
-        return kernel_step(stream, model, batches, a, b, options, rng)
+        return kernel_step(stream, model, rows, a, b, options, rng)
     error_terms = cubic_account(stream, stayed, outcome.particles, cubic, a, model.monitored)
     return reweighted(stream, outcome, error_terms, a, model)
 

@@ -166,7 +166,9 @@ def evidence_of(outcome):
         return outcome.evidence
     if np.isnan(outcome.particles.log_pi).any():
         return np.nan, np.nan
-    return log_evidence(outcome.particles.log_ratio, outcome.pair)
+    value, error = log_evidence(outcome.particles.log_ratio, outcome.pair)
+    sample = outcome.findings.sample
+    return value, error if sample is None else float(np.hypot(error, sample.error))
 
 
 class RankDiagnostics(NamedTuple):

@@ -82,6 +82,7 @@ class Findings(NamedTuple):
     reasons: tuple = ()  # What else speaks against the result, in words.
     no_evidence: str = ""  # Why there is no log evidence, where nothing else tells.
     notes: dict = {}  # What else is to be shown among the diagnostics.
+    sample: Any = None  # `skpmd.proposals.control_variates.Sample` of rows that stood for all.
 
 
 class Outcome(NamedTuple):

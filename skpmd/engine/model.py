@@ -70,6 +70,8 @@ class Batch(NamedTuple):
         Code of the group that each row belongs to.
     place : ndarray of shape (n,), int, or None
         Where each row stands in a table that the model has.
+    times : ndarray of shape (n,), or None
+        How many groups like it the group of each row stands for, the same in all rows of a batch.
     local : ndarray of shape (n, k), or None
         Variables of each row's own, such as sites of expectation propagation. A model may write on
         them: what `take` gives of a slice are views.
@@ -90,6 +92,7 @@ class Batch(NamedTuple):
     exposure: np.ndarray | None = None
     group: np.ndarray | None = None
     place: np.ndarray | None = None
+    times: np.ndarray | None = None
     local: np.ndarray | None = None
 
     def take(self, rows: slice | Array, select: Callable[..., Any] = take_rows) -> Batch:

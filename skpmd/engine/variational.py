@@ -13,9 +13,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skpmd._runtime.call import phase
 
-_MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
+_MIN_LENGTH = 1e-6  # A Newton step that is halved below this has been of no use.
 _MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
 
 
@@ -30,9 +30,9 @@ class Gaussian(NamedTuple):
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
-    A step is halved until the slope along it has fallen, so a log-concave posterior is climbed from
-    anywhere. Steps end where the next would be shorter than ``tol`` standard deviations. The
-    `Gaussian` returned has its mean at the mode and the inverse negative Hessian as covariance.
+    A step that leads past the top is halved, so a log-concave posterior is climbed from anywhere.
+    Steps end where the next would be shorter than ``tol`` standard deviations. The `Gaussian`
+    returned has its mean at the mode and the inverse negative Hessian as covariance.
 
     The model offers ``gaussian_target``, ``start`` has the shape (d,), and b is the power of the
     likelihood.
@@ -45,7 +45,7 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
         return cho_solve(cho_factor(at[1], lower=True), at[0])
 
     mean, (_, precision), _ = newton(target, solve, start, target(start), max_iter, tol)
-    return Gaussian(mean, _chol_of_inverse(precision))
+    return Gaussian(mean, chol_of_inverse(precision))
 
 
 def newton(target, solve, mean, at, max_iter, tol):
@@ -63,20 +63,19 @@ def newton(target, solve, mean, at, max_iter, tol):
             return mean, at, False
         if slope < tol**2:
             return mean, at, True
-        length, overshot = 1.0, False
+        length = 1.0
         while True:
             ahead = target(mean + length * move)
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
-            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
+            # Where it is no less, as where a density is not concave, the way on is up.
+            if left > -_MAX_OVERSHOOT or length < _MIN_LENGTH:
                 break
-            # The half of one that was too long may be short of the top: a shorter one is no better.
-            if overshot and left >= _MAX_SLOPE_LEFT:
-                break
-            overshot |= bool(left <= -_MAX_OVERSHOOT)
             length *= 0.5
         mean, at = mean + length * move, ahead
+        if length < _MIN_LENGTH:  # The next one would be no longer.
+            break
     return mean, at, False
 
 
@@ -90,17 +89,21 @@ def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e
     gamma = 1.0
     gradient, target = model.gaussian_target(start.mean, start.chol @ start.chol.T, batches, b)
     q, precision = start, target
+    if not np.isfinite(gradient).all():  # Numbers have overflowed, so wide is the Gaussian.
+        return start
     for _ in range(max_iter):
         while True:
             mixed = (1.0 - gamma) * precision + gamma * target
             move = cho_solve(cho_factor(mixed, lower=True), gradient)
-            ahead = Gaussian(q.mean + gamma * move, _chol_of_inverse(mixed))
+            ahead = Gaussian(q.mean + gamma * move, chol_of_inverse(mixed))
             new = model.gaussian_target(ahead.mean, ahead.chol @ ahead.chol.T, batches, b)
             # Residuals in posterior standard deviations.
             size, size_ahead = np.sqrt(gradient @ move), np.linalg.norm(ahead.chol.T @ new[0])
             if size_ahead < _MAX_GROWTH * size or size < tol or gamma < _MIN_GAMMA:
                 break
             gamma *= 0.5
+        if not np.isfinite(size_ahead):
+            break
         q, precision, (gradient, target) = ahead, mixed, new
         if size < tol:
             break
@@ -109,7 +112,7 @@ def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e
     return q
 
 
-def _chol_of_inverse(precision):
+def chol_of_inverse(precision):
     """Lower Cholesky factor of the inverse of a symmetric positive definite matrix."""
     inverse = np.linalg.inv(precision)
     return np.linalg.cholesky(0.5 * (inverse + inverse.T))

@@ -67,6 +67,8 @@ class Factors(NamedTuple):
 class CrossedModel(GroupedModel):
     """A family's likelihood with effects of several factors; see `GroupedModel`."""
 
+    remainders = None  # Effects of other factors see all rows.
+
     def __init__(self, prior, fit_intercept, family, location=0.0, log_unit=0.0, shift=None):
         super().__init__(prior, fit_intercept, family, location, log_unit, shift)
         groups, own = family.groups, copy.copy(family)

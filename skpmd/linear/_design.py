@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
+from skpmd._rows.samples import RowTerms
 from skpmd._runtime.threads import add_up, are_distributed, in_order, total
 from skpmd.engine.importance import most_skewed
 from skpmd.engine.model import Model
@@ -253,6 +254,14 @@ class LinearModel(Model):
             raise NotImplementedError("Models of classes do not read offset and exposure.")
         return batch
 
+    def terms(self, rows):
+        """What samples of `Rows` are of; see `skpmd.proposals.control_variates`."""
+        return RowTerms(rows)
+
+    def derivatives(self, mean, batches):
+        """Gradient and negative Hessian of the log joint density at a point (d,)."""
+        return self.gaussian_target(mean, None, batches)
+
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
@@ -318,6 +327,16 @@ class OneLogit(LinearModel):
         curvature = curvature[:, None]
         return slope[:, None], curvature, lambda change: curvature * change
 
+    def remainders(self, mean, chol, batch):
+        """Sizes (n,) of what a quadratic at the mean lacks of each row, under the posterior."""
+
+        def of(piece):
+            X, y, weight = self.design(piece)
+            curvature = self.expected(X @ mean, np.zeros(len(X)), y, weight)[1]
+            return curvature * cubed(X @ chol)
+
+        return np.concatenate(list(in_order(of, self._designs([batch]))))
+
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their logits."""
 
@@ -328,6 +347,12 @@ class OneLogit(LinearModel):
             return white, self.expected_third(X @ mean, spread, y, weight)
 
         return in_order(of, self._designs(batches))
+
+
+def cubed(white):
+    """Cubes (n,) of the lengths of rows."""
+    squared = np.einsum("ij,ij->i", white, white)
+    return squared * np.sqrt(squared)
 
 
 def _largest_of(one, other, max_rows):

@@ -22,28 +22,20 @@ import numpy as np
 from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._rows.rows import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
+from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.engine.polynomial import degree_for
 from skpmd.linear._column_scale import Units, shift_of
 from skpmd.linear._make_model import LinearParameters, linear_model
 from skpmd.linear._priors import Prior, precision_matrix
+from skpmd.proposals.control_variates import Expansion, of_power
 
 _ROOM = 1.0  # Rows take so much room, in units of that of the particles.
 _NO_EVIDENCE = "that of the rows of the earlier posterior, which is the prior, is not known"
 _NORMAL = 0.1  # A likelihood is all but normal within so many nats: means move by .04 sds at most.
 _STEP = 1e-4  # Of differences in coordinates of a posterior.
 _N_CHECKED = 64  # The quadratic is compared with the likelihood at so many particles.
-
-
-class NormalRows(NamedTuple):
-    """A quadratic in theta that stands for the log-likelihood of rows."""
-
-    centre: np.ndarray  # (d,): Its value there is ``constant``, its gradient ``slope``.
-    slope: np.ndarray  # (d,): Gradient.
-    precision: np.ndarray  # (d, d): Minus its second derivatives.
-    constant: float
-    misfit: float  # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
 
 
 class PriorOfRows(NamedTuple):
@@ -61,7 +53,7 @@ class EarlierRows(NamedTuple):
     # In the units of the prior; weights are multiplied by the power of the likelihood.
     rows: Batch
     prior: PriorOfRows
-    rest: NormalRows | None  # Of rows that are not retained; None where all are.
+    rest: Expansion | None  # Of rows that are not retained; None where all are.
     # Log marginal likelihood of the rows before those of the fit, and of these; None where unknown.
     log_evidence: float | None
 
@@ -73,7 +65,7 @@ class TiltedPrior(Prior):
     ----------
     prior : Prior
         On the coefficients themselves.
-    rest : NormalRows
+    rest : Expansion
         What it is multiplied by.
     """
 
@@ -83,15 +75,15 @@ class TiltedPrior(Prior):
 
     def log_density(self, theta):
         """Log density, not normalised; see `Prior`."""
-        return self.prior.log_density(theta) + _value(self.rest, theta)
+        return self.prior.log_density(theta) + self.rest.value(theta)
 
     def gradient(self, theta):
-        return self.prior.gradient(theta) + _slope(self.rest, theta)
+        return self.prior.gradient(theta) + self.rest.gradient(theta)
 
     def expected(self, mean, sd):
         """Those of the prior and of the quadratic, which are exact; see `Prior`."""
         gradient, precision = self.prior.expected(mean, sd)
-        gradient = gradient + _slope(self.rest, mean)
+        gradient = gradient + self.rest.gradient(mean)
         return gradient, precision_matrix(precision) + self.rest.precision
 
     def expected_third(self, mean, sd):
@@ -192,7 +184,9 @@ def joined(shards):
     if not rests:
         return rows, None
     none = first.rows.take(slice(0))
-    return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
+    return rows, first._replace(
+        rows=none, rest=reduce(lambda one, other: other.plus(one), rests), log_evidence=0.0
+    )
 
 
 def _in(prior, earlier):
@@ -207,17 +201,18 @@ def _in(prior, earlier):
         # As it takes coordinates to where the rest is.
         back = partial(old.since(new).pull_back, theta=centre)
         precision = back(back(rest.precision).T)
-        rest = NormalRows(centre, back(rest.slope), precision, rest.constant, rest.misfit)
+        rest = Expansion(centre, back(rest.slope), precision, rest.constant, rest.misfit)
     return earlier._replace(rows=rows, rest=rest)
 
 
-def rows_for_later(model, rows, power, posterior, prior, earlier):
+def rows_for_later(model, rows, power, posterior, prior, earlier, sample=None):
     """The `EarlierRows` of a `Posterior`; None where values of its density are enough.
 
     They are where the rows are many, and the coefficients few. ``rows`` is a `Batch` of all that
     it was found from at this ``power`` of the likelihood, of which ``earlier`` came with its
     prior, under the `PriorOfRows` that there was before. Where that is a density itself, or has
-    coordinates beyond the coefficients, a density has to be enough.
+    coordinates beyond the coefficients, a density has to be enough. A ``sample`` may have stood for
+    all rows.
     """
     m, d = posterior.particles.shape
     if not (isinstance(prior.parameters.prior, str) and model.prior.has_gaussian):
@@ -230,57 +225,38 @@ def rows_for_later(model, rows, power, posterior, prior, earlier):
     rows = rows._replace(weight=power * rows.weight)
     rest = None if earlier is None else earlier.rest
     if is_much:
-        rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
+        rows, rest = _reduced(model, rows, n_numbers, posterior, rest, of_power(sample, power))
     elif earlier is None:
         rows = rows._replace(X=X[np.arange(len(rows.weight))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
     return EarlierRows(rows, prior, rest, known)
 
 
-def _reduced(model, rows, n_numbers, posterior, before):
-    """As many rows as take the room of the particles, and the `NormalRows` of all others.
+def _reduced(model, rows, n_numbers, posterior, before, sample):
+    """As many rows as take the room of the particles, and the `Expansion` of all others.
 
     No rows are retained where the likelihood of all of them is all but normal.
     """
     mean, chol = posterior.mean(), cholesky(posterior.cov())
     is_retained = np.zeros(len(n_numbers), dtype=bool)
-    rest = _normal(model, rows, mean, chol, posterior)
+    if sample is None:
+        rest = _normal(model, [rows], mean, chol, posterior)
+    else:
+        rest = _normal(model, sample.batches, mean, chol, posterior).plus(sample.rest)
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_retained[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        rest = _normal(model, rows.take(~is_retained), mean, chol, posterior)
-    return rows.take(np.flatnonzero(is_retained)), rest if before is None else _added(before, rest)
+        rest = _normal(model, [rows.take(~is_retained)], mean, chol, posterior)
+    return rows.take(np.flatnonzero(is_retained)), rest if before is None else rest.plus(before)
 
 
-def _normal(model, rows, mean, chol, posterior):
-    """The `NormalRows` of rows: their mean gradient and second derivatives under the posterior."""
-    target = model.gaussian_target(mean, chol @ chol.T, [rows])
+def _normal(model, batches, mean, chol, posterior):
+    """The `Expansion` of rows: their mean gradient and second derivatives under the posterior."""
+    target = model.gaussian_target(mean, chol @ chol.T, batches)
     of_prior = model.prior.expected(mean, np.linalg.norm(chol, axis=1))
     slope, precision = target[0] - of_prior[0], target[1] - precision_matrix(of_prior[1])
-    rest = NormalRows(mean, slope, precision, 0.0, 0.0)
+    rest = Expansion(mean, slope, precision)
     chosen = systematic(posterior.weights, _N_CHECKED, np.random.default_rng(0))
     some = posterior.particles[chosen]
-    gap = model.log_likelihood(some, rows) - _value(rest, some)
+    gap = log_likelihood(model, some, batches) - rest.value(some)
     return rest._replace(constant=float(gap.mean()), misfit=float(gap.std()))
-
-
-def _value(rest, theta):
-    """The quadratic at each row of theta, (m,)."""
-    u = theta - rest.centre
-    return rest.constant + u @ rest.slope - 0.5 * np.einsum("mi,mi->m", u @ rest.precision, u)
-
-
-def _slope(rest, theta):
-    """Its gradient, of the shape of theta."""
-    return rest.slope - (theta - rest.centre) @ rest.precision
-
-
-def _added(before, rest):
-    """The sum of two, about the centre of the second."""
-    return NormalRows(
-        rest.centre,
-        rest.slope + _slope(before, rest.centre),
-        rest.precision + before.precision,
-        rest.constant + float(_value(before, rest.centre[None])[0]),
-        float(np.hypot(before.misfit, rest.misfit)),
-    )

@@ -234,9 +234,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
         the largest error of a mean from rejuvenations and from few particles, in posterior standard
         deviations; None after reweighting; only a lower bound in a stream with sorted rows that are
-        too many to be retained); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, the k-hat of
-        an earlier posterior relative to the density that represents it as the prior, if there is
-        one; ``warnings``.
+        too many to be retained); of many rows ``n_rows_weighed`` and ``log_weight_error``, the
+        rows of a sample and the standard error of log weights by it, in nats; ``interrupted``;
+        ``out_of_time``; ``prior_pareto_k``, the k-hat of an earlier posterior relative to the
+        density that represents it as the prior, if there is one; ``warnings``.
     out_of_time_ : bool
         Whether the last call ended because of ``max_time``.
     n_features_in_ : int
@@ -387,8 +388,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
 
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
         """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
-        known = self._known_labels(response)
-        X, labels = self._coded(X, known)
+        X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         X, *_, groups = self._split(X)
         if is_part:
@@ -406,7 +406,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if groups is None:
             response = Classes(self.classes_)
         else:
-            given = groups, labels, weight, known, is_part
+            given = X, groups, labels, weight, is_part
             groups, response = self._in_groups_of(response or self._in_two(), *given)
         return self._rows_of(X, response.targets(codes), weight, groups), response
 

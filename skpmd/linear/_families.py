@@ -271,8 +271,13 @@ class Binomial(_OfBeta):
     """Successes in a number of trials, which is 1 where none is given."""
 
     name, links = "binomial", ("logit", "probit", "cloglog")
-    kernel, kind, needs_rest = staticmethod(kernels.add_binomial), "count", True
+    kind, needs_rest = "count", True
     of_what = "whole numbers from 0 to the number of trials"
+
+    @property
+    def kernel(self):
+        """That of the link, of which only the one in use is compiled."""
+        return kernels.add_logit if self.link == "logit" else kernels.add_binomial
 
     def admits(self, y, size):
         return (y >= 0.0) & (y == np.floor(y)) & (y <= (1.0 if size is None else size))

@@ -255,8 +255,8 @@ def _log_normal_cdf(z):
 
 
 @njit(**_KERNEL, error_model="numpy")
-def _add_logit(table, y, size, weight, total, curvature, order):
-    """The same with a logit link: y z - size log(1 + e^z)."""
+def add_logit(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+    """Binomial with a logit link: y z - size log(1 + e^z). What others need is not compiled."""
     m, n = table.shape
     small, scratch = np.empty(_LANES), np.empty(_LANES)
     exponent, power = np.empty(_LANES), np.empty(_LANES)
@@ -288,11 +288,8 @@ def _add_logit(table, y, size, weight, total, curvature, order):
 
 @njit(**_KERNEL)
 def add_binomial(table, y, size, weight, phi, link, total, by_phi, curvature, order):
-    """Binomial with links logit, probit and cloglog: y log mu + (size - y) log(1 - mu)."""
+    """Binomial with links probit and cloglog: y log mu + (size - y) log(1 - mu)."""
     m, n = table.shape
-    if link == LOGIT:
-        _add_logit(table, y, size, weight, total, curvature, order)
-        return
     for i in range(m):
         value = 0.0
         for j in range(n):

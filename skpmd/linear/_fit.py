@@ -6,6 +6,7 @@ import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
+from skpmd._rows.table import is_in_memory
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
@@ -16,6 +17,8 @@ from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._span import span_of
+from skpmd.proposals.control_variates import SampledModel, error_of_weights, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -243,9 +246,11 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         source = "prior" if hierarchical else proposal
         outcome = _by_steps(model, rows, source, options, rng, last)
         return outcome, options.max_iter, OF_STEPS
-    states = (_by_moves if hierarchical else _by_weights_or_moves)(
-        model, ReportedBatches(rows.whole()), parameters, options, rng
-    )
+    whole = ReportedBatches(rows.whole())
+    if hierarchical:
+        states = _by_moves(model, whole, parameters, options, rng)
+    else:
+        states = _in_span_or_not(model, rows, whole, parameters, options, rng)
     with bar_of_rounds() as report:
         outcome = drive(states, report)
     chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
@@ -286,14 +291,58 @@ def _by_moves(model, batches, parameters, options, rng):
         yield outcome.with_findings(notes=notes)
 
 
-def _by_weights_or_moves(model, batches, parameters, options, rng):
-    """Importance reweighting of draws from the proposals; where it fails, moves from there."""
+def _in_span_or_not(model, rows, whole, parameters, options, rng):
+    """Coefficients in the span of the rows, where these are few, and of the prior beside it."""
+    span = span_of(model, rows, rng)
+    if span is None:
+        yield from _by_sample_or_all(model, rows, whole, parameters, options, rng)
+        return
+    batches = ReportedBatches(span.rows.whole())
+    for outcome in _by_weights_or_moves(span.model, batches, parameters, options, rng):
+        yield span.restored(outcome)
+
+
+def _by_sample_or_all(model, rows, whole, parameters, options, rng):
+    """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
+    sample = None
+    takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
+    if takes_samples and parameters.moves != "always":
+        # Of rows in memory one batch leaves more to large products of matrices.
+        batches = [rows.data] if is_in_memory(rows.data.X) else whole
+        sample = sampled(model, model.terms(rows), batches, options.power, rng)
+    if sample is not None:
+        stand_in, first = SampledModel(model, sample), None
+        given = stand_in, sample.batches, parameters, options, rng, sample.centre
+        for last in _by_weights_or_moves(*given):
+            first = first or last
+            notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
+            last = last.with_findings(sample=sample, notes=notes)
+            yield last
+        error = error_of_weights(model, sample, whole, last.particles, options.power)
+        is_right = error is not None
+        is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
+        if is_right and not convergence_warnings(last):
+            notes = {**notes, "log_weight_error": error}
+            last = last._replace(infos=[])  # They have been recorded.
+            yield last.with_findings(notes=notes, sample=sample._replace(error=error))
+            return
+    yield from _by_weights_or_moves(model, whole, parameters, options, rng)
+
+
+def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
+    """Importance reweighting of draws from the proposals; where it fails, moves from there.
+
+    Where ``start`` is near the only mode, of rows that stand for all, there are no moves.
+    """
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
     if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
         yield model.exact_draws(batches, n, power, rng)
         return
     is_own = hasattr(model, "conditional_components")
-    modes = [None] if is_own else modes_of(model, batches, power)
+    if start is not None:
+        modes = [(laplace(model, batches, start, power), 1.0)]
+    else:
+        modes = [None] if is_own else modes_of(model, batches, power)
     mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first, n_whole = {}, None, len(mixture[0])
     if not is_own and not model.is_log_concave:
@@ -315,7 +364,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             notes = {"method": f"importance reweighting of {source}"}
             yield outcome.with_findings(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
-        if parameters.moves == "never" or not failed:
+        if parameters.moves == "never" or start is not None or not failed:
             return
         log_ratio = outcome.particles.log_ratio
         notes = {

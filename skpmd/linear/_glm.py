@@ -17,7 +17,7 @@ from skpmd._base.utils import warn
 from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
-from skpmd.linear._design import LinearModel, gauss_hermite, pieces
+from skpmd.linear._design import LinearModel, cubed, gauss_hermite, pieces
 from skpmd.linear._family import LINKS
 from skpmd.linear._priors import precision_matrix
 
@@ -289,13 +289,20 @@ class GeneralisedLinearModel(LinearModel):
         negative definite, as of Student's distribution far from a mode, directions of the wrong
         sign are turned over.
         """
+        gradient, hessian = self._target(mean, cov, batches, b)
+        return gradient, definite(hessian)
+
+    def derivatives(self, mean, batches):
+        """As they are, of whatever sign; see `LinearModel`."""
+        return self._target(mean, None, batches, 1.0)
+
+    def _target(self, mean, cov, batches, b):
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
         nodes = _Nodes(mean, cov, len(self.family.dispersions.names))
-        gradient, hessian = add_up(
+        return add_up(
             partial(self._add_target, nodes, b), batches, gradient, precision_matrix(precision)
         )
-        return gradient, definite(hessian)
 
     def _add_target(self, nodes, b, batches, gradient, hessian):
         """Add what the rows of the batches make of it."""
@@ -347,6 +354,28 @@ class GeneralisedLinearModel(LinearModel):
         if nodes.rest is not None:
             spread = np.sqrt(np.maximum(np.einsum("ij,ij->i", X @ nodes.rest, X), 0.0))
         return X, X @ nodes.slope, centre, spread
+
+    def remainders(self, mean, chol, batch):
+        """Sizes (n,) of what a quadratic lacks of each row; see `OneLogit.remainders`.
+
+        Squared slopes are large, too, of rows far out that dispersions depend on.
+        """
+        w = len(mean) - len(self.family.dispersions.names)
+        phi = self.family.dispersions.natural(mean[None, w:])
+        nodes = _Nodes(mean[:w], None, 0)
+
+        def of(piece):
+            X, _, centre, _ = self._moments(nodes, piece)
+            slope, curvature, of_phi = (
+                centre[None].copy(),
+                np.empty((1, len(X))),
+                np.zeros(phi.shape),
+            )
+            self._evaluate(slope, *piece, phi, (np.zeros(1), of_phi, curvature, 2))
+            weight = batch.weight[piece[1]]
+            return (np.abs(curvature[0]) + slope[0] ** 2 / weight) * cubed(X @ chol[:w])
+
+        return np.concatenate(list(in_order(of, pieces([batch], self.table_size, nodes.n_numbers))))
 
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their predictors."""

@@ -349,8 +349,7 @@ default="normal"
     def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
         """Checked `Rows` in given columns, and their `Distribution`; see `LinearEstimator`."""
         family = self._family()
-        known = self._known_labels(response)
-        X, labels = self._coded(X, known)
+        X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         y = np.asarray(y, dtype=np.float64)
         X, offset, trials, codes = self._split(X)
@@ -363,7 +362,7 @@ default="normal"
             response = Distribution(family)
         if response is None:
             response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
-        codes, response = self._in_groups_of(response, codes, labels, weight, known, is_part)
+        codes, response = self._in_groups_of(response, X, codes, labels, weight, is_part)
         if offset is not None:
             offset = offset / response.unit
         rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)

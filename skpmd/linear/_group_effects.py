@@ -10,12 +10,12 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtri
 
-from skpmd._base.utils import check_count, check_level
+from skpmd._base.utils import check_count, check_level, warn
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._family_mixture import FamilyMixture
-from skpmd.linear._group_rows import first_codes, group_pieces
+from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
@@ -175,7 +175,7 @@ def effects_of(model, prior, batches, posterior):
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
     for batch in batches:
-        for rows, starts in group_pieces(batch, _MOMENTS // M):
+        for rows, starts in group_pieces(batch, _MOMENTS // M, SOME_ROWS):
             codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
@@ -257,14 +257,25 @@ def slope_of(groups, X, centre):
     if groups.slope is None:
         return None
     column = X[:, [groups.column]]
-    if issparse(column):
-        return column.toarray()[:, 0] - centre[groups.column]
-    return column[:, 0] - centre[groups.column]
+    column = column.toarray() if issparse(column) else column
+    return column[:, 0] - (centre[groups.column] + groups.centre)
 
 
 def _effects(factor, z0, z1):
     """Both effects (2, ..., m) of standard normal numbers (..., m): an intercept and a slope."""
     return np.stack([factor[:, 0] * z0, factor[:, 1] * z0 + factor[:, 2] * z1])
+
+
+def warn_of_gone(effects, groups, labels):
+    """Warn where new ``labels`` had rows in earlier parts of a stream, which holds them no more."""
+    gone = sorted(set(groups.labels.tolist()).intersection(labels)) if labels else ()
+    if gone:
+        warn(
+            f"groups {gone[:3]!r} of {effects.group!r}, {len(gone)} in all, had rows in earlier "
+            "parts of this stream, which has had more rows than it holds: their effects are not "
+            "known, and predictions are those for new groups. Predict them before their rows go, "
+            "or call fit with all rows."
+        )
 
 
 class _Conditional:

@@ -18,9 +18,15 @@ from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.linear._crossed import Factors
-from skpmd.linear._group_effects import EffectsOfGroups, RowEffects, effects_of_prior, slope_of
+from skpmd.linear._group_effects import (
+    EffectsOfGroups,
+    RowEffects,
+    effects_of_prior,
+    slope_of,
+    warn_of_gone,
+)
 from skpmd.linear._group_left_out import of_groups, of_rows
-from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced
+from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, with_weights
 from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
@@ -216,6 +222,9 @@ class GroupColumns:
             codes, own = codes_of(name, column_of(X, place), own)
             X = replaced(X, place, codes)
             found.append(own)
+        if state is not None and not self._at_population:
+            for effects, one, own in zip(_each(state.effects), fitted.factors, found, strict=True):
+                warn_of_gone(effects, one, own[len(effects.labels) :].tolist())
         return table_of_one(Block(X, names=names)) if is_table else X, found
 
     def _known_labels(self, response):
@@ -228,19 +237,20 @@ class GroupColumns:
         """`Groups`, or None, whatever parameters have been set since."""
         return getattr(getattr(self._state.response, "family", None), "groups", None)
 
-    def _in_groups_of(self, response, codes, labels, weight, known, is_part):
+    def _in_groups_of(self, response, X, codes, labels, weight, is_part):
         """Codes of rows with a weight, and the `Distribution` with effects of their groups.
 
-        Labels are a list, with those of each factor, and ``known`` those of a stream so far.
+        Labels are a list, with those of each factor; a response has those of a stream so far.
         """
         if codes is None:
             return None, response
+        known = self._known_labels(response)
         n_known = len(known[0]) if known else 0
         codes, labels = self._with_weight(codes, labels, weight, n_known)
         if is_part:
             self._refuse_several("partial_fit")
             self._refuse_split_groups(codes, n_known)
-        response = self._with_groups(response, labels, self._features())
+        response = self._with_groups(response, labels, X, weight)
         return self._in_order(codes, weight, response.family.groups), response
 
     def _refuse_several(self, what, groups=None):
@@ -266,23 +276,12 @@ class GroupColumns:
             return codes, labels
         table = codes.reshape(len(codes), -1).T
         every = zip(self._factors, table, labels, strict=True)
-        found = [self._of_weight(*one, weight, n_known) for one in every]
+        found = [with_weights(*one, weight, n_known) for one in every]
         codes = np.column_stack([one for one, _ in found]).reshape(codes.shape)
         return codes, [one for _, one in found]
 
-    @staticmethod
-    def _of_weight(name, codes, labels, weight, n_known):
-        counted = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
-        counted = np.union1d(np.arange(n_known), counted)
-        if not len(counted):
-            raise ValueError(f"The column of groups={name!r} has no label of a row with a "
-                             "weight: sample_weight is zero at all of them.")  # fmt: skip
-        place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
-        place[counted] = np.arange(len(counted))
-        return place[codes.astype(np.int64)], labels[counted]
-
-    def _with_groups(self, response, labels, features):
-        """A `Distribution` with effects of groups."""
+    def _with_groups(self, response, labels, X, weight):
+        """A `Distribution` with effects of groups of rows."""
         if response.family.groups is not None:
             return with_labels(response, labels[0])
         slope, column, factors = None, -1, self._factors
@@ -302,7 +301,7 @@ class GroupColumns:
                     f"slopes[{factor!r}] must be a list with one column that has a coefficient, "
                     f"got {given!r}: more slopes are not available yet."
                 )
-            slope, features = str(self._name_of(given[0])), [str(name) for name in features]
+            slope, features = str(self._name_of(given[0])), [*map(str, self._features())]
             if slope not in features:
                 raise ValueError(
                     f"slopes={self.slopes!r} names {given[0]!r}, which is no column with a "
@@ -313,6 +312,9 @@ class GroupColumns:
         # That with most levels is integrated out, or eliminated, first.
         first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
         groups = Groups(names[first], labels[first], slope, column, scale)
+        if slope is not None and self.scale is None:  # Otherwise columns have been centred.
+            at_zero = slope_of(groups, X, np.zeros(X.shape[1]))
+            groups = groups._replace(centre=float(np.average(at_zero, weights=weight)))
         if not others:
             return response._replace(family=grouped(response.family, groups))
         others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
@@ -428,7 +430,8 @@ class GroupColumns:
         """Effects of the groups of the fit; see `EffectsOfGroups`.
 
         With several factors it is a dict of these by the factors' names, in the order of
-        ``groups``, whose draws are joint ones. Raises AttributeError where there are no groups.
+        ``groups``, whose draws are joint ones. A stream that has had more rows than it holds knows
+        those of its last part. Raises AttributeError where there are no groups.
         """
         if self._state.effects is None:
             raise AttributeError("group_effects_ is not there: groups is None.")

@@ -4,9 +4,14 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
+from skpmd._rows.samples import shares_of
 from skpmd.engine.model import Batch
 
-FEW_ROWS, MANY_ROWS = 1 << 10, 1 << 14  # Of a piece; more are of few particles.
+# Groups are drawn with no smaller probability than of so many halvings, and those of each are seen
+# in so many parts.
+_LEVELS, _PARTS = 20, 8
+# Of a piece; more are of few particles, or where tables of all particles are not held.
+FEW_ROWS, SOME_ROWS, MANY_ROWS = 1 << 10, 1 << 13, 1 << 14
 
 
 def in_groups(rows):
@@ -65,19 +70,59 @@ def group_pieces(batch, most=MANY_ROWS, n_rows=FEW_ROWS):
         first = last
 
 
+class GroupTerms:
+    """Groups as what samples are of; see `skpmd.proposals.control_variates`.
+
+    An integral counts for several by a number that a whole batch has, so that there is a batch for
+    each: groups are drawn with probabilities 1, 1/2, 1/4 and so on.
+    """
+
+    def __init__(self, rows):
+        self._rows, codes = rows, first_codes(rows.data)
+        self._edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+        self.weight = np.ones(len(self._edges) - 1)
+
+    def uniform(self, n, rng):
+        """A batch of n groups that stand for all."""
+        G = len(self.weight)
+        return self._batch(np.sort(rng.choice(G, n, replace=False)), G / n)
+
+    def drawn(self, sizes, n, rng):
+        """Batches of groups that stand for all, drawn by sizes, and strata of parts."""
+        share = shares_of(sizes, self.weight, n)
+        level = np.clip(np.floor(np.log2(share.sum() / n / share)), 0, _LEVELS).astype(int)
+        batches, strata = [], []
+        for k in np.unique(level):
+            places = np.flatnonzero(level == k)
+            few = max(2, round(len(places) * 0.5**k)) if k else len(places)
+            chosen = rng.permutation(places)[:few] if few < len(places) else places
+            times = len(places) / len(chosen)
+            batches.append(self._batch(np.sort(chosen), times))
+            n_parts = min(_PARTS, len(chosen)) if times > 1.0 else 1
+            parts = [np.sort(chosen[i::n_parts]) for i in range(n_parts)]
+            strata.append([self._batch(part, times) for part in parts])
+        return batches, strata
+
+    def _batch(self, places, times):
+        first, last = self._edges[places], self._edges[places + 1]
+        size = last - first
+        rows = np.arange(size.sum()) + np.repeat(first - np.cumsum(size) + size, size)
+        return self._rows.take(rows)._replace(times=np.full(len(rows), times))
+
+
 # -------------------------------------------------------------------- columns of labels
 def codes_of(name, column, labels):
     """Codes (n,) of labels in a column, and the labels, of which new ones are last.
 
     See `GroupColumns._coded`.
     """
-    column = np.asarray(column)
+    given, column = column, np.asarray(column)
     if column.dtype.kind in "iub":
         missing = np.zeros(len(column), dtype=bool)
     elif column.dtype.kind == "f":
         missing = np.isnan(column)
     else:
-        column = column.astype(object)
+        column = np.asarray(given, dtype=object)
         missing = np.array([_is_missing(one) for one in column], dtype=bool)
     try:
         found, place = np.unique(column[~missing], return_inverse=True)
@@ -93,7 +138,7 @@ def codes_of(name, column, labels):
                 f"such as {found[0]:g}, like something measured: name a column of labels, or make "
                 "these strings if each row is a group."
             )
-        labels = np.array(found.tolist())
+        labels = _as_array(found.tolist())
         if not len(labels):
             raise ValueError(f"The column of groups={name!r} holds no label: all are missing.")
         if labels.ndim > 1:
@@ -114,11 +159,42 @@ def codes_of(name, column, labels):
             new.append(label)
     codes = np.full(len(column), -1.0)
     codes[~missing] = of_found[place]
-    return codes, np.array([*labels.tolist(), *new]) if new else labels
+    return codes, _as_array([*labels.tolist(), *new]) if new else labels
+
+
+def _as_array(labels):
+    """An array of labels, of objects where they are others in one of numbers or words.
+
+    So are words that end with a zero byte, and large integers among fractions. Time stamps of
+    pandas, which no file of skops can hold, are dates of Python where nothing is lost.
+    """
+    labels = [_of_python(one) for one in labels]
+    found = np.array(labels)
+    return found if found.tolist() == labels else np.array(labels, dtype=object)
+
+
+def _of_python(label):
+    if hasattr(label, "to_pytimedelta"):
+        plain = label.to_pytimedelta()
+    else:
+        plain = label.to_pydatetime(warn=False) if hasattr(label, "to_pydatetime") else label
+    return plain if plain == label else label
 
 
 def _is_missing(label):
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+
+
+def with_weights(name, codes, labels, weight, n_known):
+    """Codes and labels of groups that have a row with a weight, or were known before."""
+    found = np.unique(codes[(weight > 0.0) & (codes >= 0)]).astype(np.int64)
+    found = np.union1d(np.arange(n_known), found)
+    if not len(found):
+        raise ValueError(f"The column of groups={name!r} has no label of a row with a "
+                         "weight: sample_weight is zero at all of them.")  # fmt: skip
+    place = np.full(len(labels) + 1, -1.0)  # The last is of rows without a group.
+    place[found] = np.arange(len(found))
+    return place[codes.astype(np.int64)], labels[found]
 
 
 def column_of(X, place):

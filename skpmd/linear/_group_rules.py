@@ -48,6 +48,7 @@ class _Rules:
             self.first.append(len(nodes))
         self.first, self.nodes = np.array(self.first), np.array(nodes)
         self.log_weights, self.n = np.array(log_weights), len(self.first) - 1
+        self.intercepts = np.stack([self.nodes[:, 0], self.log_weights])
         self.n_gaussian = self.n - len(_PANELS) if n_effects == 1 else self.n
 
 

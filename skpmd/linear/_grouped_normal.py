@@ -19,22 +19,24 @@ class _Sums:
     """Of all groups: Q'(y, X) (G, q, 1 + w), R (G, q, q), the root of the rest, and weights."""
 
     def __init__(self, model, batch):
-        of_y, of_x, triangles, root = [], [], [], np.empty((0, 0))
+        of_y, of_x, triangles, first_row, root = [], [], [], [], np.empty((0, 0))
+        groups = model.family.groups
         for rows, starts in group_pieces(batch):
             X, y, weight = model.design((batch, rows))
             y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
-            if model.family.groups.slope is not None:
-                Z = np.column_stack([Z, Z[:, 0] * X[:, model.family.groups.column]])
+            if groups.slope is not None:
+                Z = np.column_stack([Z, Z[:, 0] * (X[:, groups.column] - groups.centre)])
             parts = [_projected(Z[a:b], scaled[a:b]) for a, b in zip(starts, starts[1:])]  # noqa: B905
             of_y += [one[0][:, 0] for one in parts]
             of_x += [one[0][:, 1:] for one in parts]
             triangles += [one[1] for one in parts]
+            first_row.append(rows.start + starts[:-1])
             left = np.concatenate([one[2] for one in parts])
             root = np.linalg.qr(np.concatenate([root.reshape(-1, left.shape[1]), left]), "r")
         self.of_y, self.of_x, self.triangle = map(np.array, (of_y, of_x, triangles))
-        self.root, self.weight = root, batch.weight.sum()
+        self.first_row, self.root, self.weight = np.concatenate(first_row), root, batch.weight.sum()
 
 
 def _projected(Z, rows):
@@ -58,6 +60,7 @@ class GroupedNormal(GroupedModel):
     """Normal rows with an identity link; see `GroupedModel`."""
 
     _known = None, None
+    remainders = None  # Sums per group cost no more than samples would.
 
     def _sums(self, batch):
         """`_Sums` of a batch, which are taken once."""
@@ -93,16 +96,43 @@ class GroupedNormal(GroupedModel):
                 coefficients[:, w:], np.hstack([phi, sds]), by_all
             )
 
+    def integrals(self, known, batch, rows, starts, order):
+        """Moments of effects in closed form, at order 2; see `GroupedModel`."""
+        if order != 2:
+            yield from super().integrals(known, batch, rows, starts, order)
+            return
+        sums = self._sums(batch)
+        own = slice(*np.searchsorted(sums.first_row, [rows.start, rows.stop]))
+        step, (slopes, phi, sds) = max(1, _TABLE // sums.of_y[own].size), known
+        for i in range(0, len(slopes), step):
+            some = slice(i, i + step)
+            yield some, self._moments(sums, own, (slopes[some], phi[some], self.factor(sds[some])))
+
+    def _moments(self, sums, own, known):
+        """Averages (m, G, 7) over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), H = R L."""
+        slopes, phi, factor = known
+        of_y, of_x = sums.of_y[own], sums.of_x[own]
+        c, half = _between(slopes, of_y, of_x), sums.triangle[own] @ _lower(factor, of_y.shape[1])
+        variance, q = phi[:, :1] ** 2, of_y.shape[1]
+        A = half.swapaxes(-1, -2) @ half + variance[..., None, None] * np.eye(q)
+        inverse, _ = _inverse(A, variance, half)
+        mean = np.einsum("mgab,mgcb,mgc->mga", inverse, half, c)
+        cov = inverse * variance[..., None, None]
+        out = np.zeros((*c.shape[:2], 7))
+        out[..., 4] = 1.0  # Of the second effect, where there is none.
+        for j, place in enumerate((2, 4)[:q]):
+            z, var = mean[..., j], cov[..., j, j]
+            out[..., j], out[..., place] = z, z * z + var
+            out[..., 5 + j] = z * (z * z + 3.0 * var)
+        if q > 1:
+            out[..., 3] = mean[..., 0] * mean[..., 1] + cov[..., 0, 1]
+        return out
+
     def _add_between(self, sums, known, order, total, gradient, by):
         """Add log N(c; 0, A) of all groups, with c = Q'(y - X b) and A = sigma^2 I + R L L' R'."""
         slopes, variance, factor = known
         G, q = sums.of_y.shape
-        c = sums.of_y - (slopes @ sums.of_x.reshape(G * q, -1).T).reshape(-1, G, q)
-        lower = np.zeros((len(slopes), q, q))
-        lower[:, 0, 0] = factor[:, 0]
-        if q > 1:
-            lower[:, 1, 0], lower[:, 1, 1] = factor[:, 1], factor[:, 2]
-        half = sums.triangle @ lower[:, None]
+        c, half = _between(slopes, sums.of_y, sums.of_x), sums.triangle @ _lower(factor, q)
         A = half @ half.swapaxes(-1, -2) + variance[:, None, None, None] * np.eye(q)
         inverse, det = _inverse(A, variance[:, None], half)
         h = np.einsum("mgab,mgb->mga", inverse, c)
@@ -117,6 +147,21 @@ class GroupedNormal(GroupedModel):
         if q > 1:
             by[0][:, 1] += of_lower[:, 1, 0]
             by[0][:, 2] += of_lower[:, 1, 1]
+
+
+def _between(slopes, of_y, of_x):
+    """Q'(y - X b) of groups, (m, G, q)."""
+    G, q = of_y.shape
+    return of_y - (slopes @ of_x.reshape(G * q, -1).T).reshape(-1, G, q)
+
+
+def _lower(factor, q):
+    """Lower triangles (m, 1, q, q) of the effects' covariances."""
+    out = np.zeros((len(factor), 1, q, q))
+    out[:, 0, 0, 0] = factor[:, 0]
+    if q > 1:
+        out[:, 0, 1, 0], out[:, 0, 1, 1] = factor[:, 1], factor[:, 2]
+    return out
 
 
 def _inverse(A, variance, half):

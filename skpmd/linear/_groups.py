@@ -8,6 +8,7 @@ and a correlation are further coordinates like dispersions.
 """
 
 import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +18,15 @@ from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
 from skpmd.linear._glm import GeneralisedLinearModel, definite
-from skpmd.linear._group_kernels import integrate_intercepts
+from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_quadrature import integrate_groups
-from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, group_pieces
+from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
-from skpmd.linear._priors import precision_matrix
+from skpmd.linear._priors import MarginalPrior, precision_matrix
 
-_OF_SEARCHES = 3  # The rule of searches for modes, where log densities are concave.
-_LARGEST = 20.0  # Predictors of rows, at the median, that kernels of intercepts take.
-_TABLE = 1 << 17  # Numbers of tables of predictors.
-_FEWEST = 8  # Particles of a table: of one at a time no vectors are made.
+# Rules of searches for modes, where log densities are concave, and of the inside of trajectories.
+_OF_SEARCHES, _OF_TRAJECTORIES = 3, 1
+_CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -39,6 +39,7 @@ class Groups(NamedTuple):
     slope: str | None  # Name of the column on which each group has a slope of its own.
     column: int  # Its place among those that have coefficients; -1 where there is none.
     prior_scale: float
+    centre: float = 0.0  # Where intercepts are, of a column that is taken as it is.
 
     others = ()  # Further factors.
 
@@ -147,7 +148,7 @@ class GroupedModel(GeneralisedLinearModel):
         total = np.zeros(len(theta))
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
-        return np.where(np.isnan(total), -np.inf, total)
+        return np.where(total < np.inf, total, -np.inf)
 
     @staticmethod
     def factor(sds):
@@ -172,23 +173,24 @@ class GroupedModel(GeneralisedLinearModel):
         width = coefficients.shape[1] - k
         phi = self.family.dispersions.natural(coefficients[:, width:])
         n = self.family.dispersions.n_own
-        return coefficients[:, :width], phi[:, :n], phi[:, n:]
+        return _Particles((coefficients[:, :width], phi[:, :n], phi[:, n:]))
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = known = self.split(coefficients)
         width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), np.zeros((len(phi), 3))
         for batch in batches:
+            times = 1.0 if batch.times is None else batch.times[0]
             for value, more in self._of_pieces(known, batch, order):
-                total += value
+                total += times * value
                 if order:
                     by_slopes, of_factor, of_phi = more
-                    gradient[:, :width] += by_slopes
-                    by_factor += of_factor
-                    by_phi += of_phi
+                    gradient[:, :width] += times * by_slopes
+                    by_factor += times * of_factor
+                    by_phi += times * of_phi
             columns = self._columns(batch, slice(None))
-            total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit
+            total += times * (self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit)
             if order:
-                by_phi += self.family.rest_by_phi(phi, *columns)
+                by_phi += times * self.family.rest_by_phi(phi, *columns)
         if order:
             by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
             u, phi = coefficients[:, width:], np.hstack([phi, sds])
@@ -200,7 +202,9 @@ class GroupedModel(GeneralisedLinearModel):
         def of(piece):
             return self._of_piece(known, batch, order, piece)
 
-        n_rows = int(np.clip(_TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
+        n_rows = int(np.clip(TABLE // len(known[0]), FEW_ROWS, MANY_ROWS))
+        if order == 0 and self.family.name == "binomial" and self.family.link == "logit":
+            n_rows = SOME_ROWS  # No table of all particles is held.
         return in_order(of, group_pieces(batch, n_rows=n_rows))
 
     @np.errstate(over="ignore", invalid="ignore")  # Far from all rows sums are no numbers.
@@ -231,45 +235,32 @@ class GroupedModel(GeneralisedLinearModel):
         See `integrate_groups`; the rule of each group, and where searches begin, are found at the
         particles' median and where effects vary most, and apart for those of twice the size.
         """
-        slopes, phi, sds = known
-        groups, factor, x = self.family.groups, self.factor(sds), None
-        known, columns = (slopes, phi, factor), self._columns(batch, rows)
+        groups, kinds, x = self.family.groups, known.kinds, None
+        columns, known = self._columns(batch, rows), known.with_factors
+        slopes = known[0]
         if groups.slope is not None:
             x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
+            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
             if self.shift_of(batch.X) is not None:
                 x = x - self.shift[groups.column]
-        at_median = self._predictors(np.median(slopes, axis=0)[None], batch, rows)
         is_fast = groups.slope is None and self._is_fast(columns)
-        is_fast = is_fast and np.abs(at_median).max() < _LARGEST
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
-        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
-        block = max(_FEWEST, _TABLE // starts[-1])
         if is_fast:
-            design = self._with_ones(batch, rows)
-            numbers = np.empty(len(design) * min(block, len(slopes)))
+            fast = Intercepts(self, kinds, batch, rows, starts)
+            is_fast = fast.are_moderate
+        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+        block = fast.block(order) if is_fast else max(FEWEST, TABLE // starts[-1])
 
         def call(own, start, rule, order):
+            if is_fast:
+                return fast.integrate(own, start[:, 0].copy(), rule, order)
             slopes, phi, factor = own
-            if not is_fast:
-                table = self._predictors(slopes, batch, rows)
-                of_rows, own = (*columns, starts, x), (table, phi, factor)
-                return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
-            (y, _, weight), m = columns, len(phi)
-            out = numbers[: len(design) * m].reshape(-1, m) if order == 0 else None
-            table = np.matmul(design, self._with_base(slopes, design), out=out)
-            values, by_factor = np.zeros((n_groups, m)), np.zeros((m, 3))
-            moments = np.empty((n_groups if order == 2 else 0, 7, m))
-            integrate_intercepts(
-                int(self.family.name == "poisson"), table, y, weight, starts, factor[:, 0].copy(),
-                start[:, 0].copy(), rule, rules.first, rules.nodes[:, 0].copy(),
-                rules.log_weights, order, values, by_factor[:, 0], moments,
-            )  # fmt: skip
-            more = by_factor, np.zeros(phi.shape), moments.transpose(2, 0, 1)
-            return values.T, table.T, *more
+            table = self._predictors(slopes, batch, rows)
+            of_rows, own = (*columns, starts, x), (table, phi, factor)
+            return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
 
-        def chosen(some):
-            own, n = probes(known, some), np.sqrt(n_groups * len(batch.group) / starts[-1])
+        def chosen(own):
+            n = np.sqrt(n_groups * len(batch.group) / starts[-1])
 
             def evaluate(start, rule):
                 values, *_, moments = call(own, start, rule, 2)
@@ -280,33 +271,44 @@ class GroupedModel(GeneralisedLinearModel):
                 return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
             return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
 
-        level = octaves(factor)
-        found = {k: chosen(np.flatnonzero(level == k)) for k in np.unique(level)}
+        level, few = kinds
+        found = {k: chosen(own) for k, own in few.items()}
         if self._is_next:
             last = rules.n - 1
             found = {k: (at, np.where(r < last, r + 1, r - 1)) for k, (at, r) in found.items()}
         for i in range(0, len(slopes), block):
             some, parts = slice(i, i + block), []
-            for k in np.unique(level[some]):
+            for k in few:
                 place = np.flatnonzero(level[some] == k)
-                own = tuple(one[some][place] for one in known)
-                parts.append((place, call(own, *found[k], order)))
+                if len(place):
+                    own = tuple(one[some][place] for one in known)
+                    parts.append((place, call(own, *found[k], order)))
             yield some, *together(parts)
 
-    def _with_ones(self, batch, rows):
-        """Columns of some rows, in double precision, ones, and what is known of predictors."""
-        X, shift = batch.X[rows], self.shift_of(batch.X)
-        X = (X.toarray() if issparse(X) else X) - (0.0 if shift is None else shift)
-        more = [] if batch.offset is None else [batch.offset[rows]]
-        return np.column_stack([X, np.ones(len(X)), *more]).astype(np.float64, copy=False)
+    def terms(self, rows):
+        """Groups; see `LinearModel`."""
+        return GroupTerms(rows)
 
-    def _with_base(self, slopes, design):
-        """Coefficients (w, m) of `_with_ones`."""
-        out = np.ones((design.shape[1], len(slopes)))
-        width = slopes.shape[1] - self.fit_intercept
-        out[:width] = slopes[:, :width].T
-        out[width] = self.location + (slopes[:, -1] if self.fit_intercept else 0.0)
-        return out
+    def derivatives(self, mean, batches):
+        """As they are, of whatever sign; see `LinearModel`."""
+        gradient, precision = self.prior.expected(mean, None)
+        at, ahead, back = self._along(mean, _STEP * np.eye(len(mean)), batches)
+        hessian = (0.5 / _STEP) * (ahead - back)
+        return gradient + at, precision_matrix(precision) - 0.5 * (hessian + hessian.T)
+
+    def remainders(self, mean, chol, batch):
+        """Sizes (G,) of what a quadratic lacks of each group; see `OneLogit.remainders`.
+
+        They are cubes of what rows tell of a posterior sd, by slopes and second differences.
+        """
+        known = self.split(np.concatenate([mean[None], mean + chol.T, mean - chol.T]))
+        found = []
+        for piece in group_pieces(batch):
+            values = np.concatenate([part[1] for part in self.integrals(known, batch, *piece, 0)])
+            at, ahead, back = np.split(values, [1, 1 + len(mean)])
+            squares = 0.25 * (ahead - back) ** 2 + np.abs(ahead + back - 2.0 * at)
+            found.append(squares.sum(axis=0) ** 1.5)
+        return np.concatenate(found)
 
     def changes(self, theta, batches):
         """By how much integrals of groups are other ones with the next rule, (m, G).
@@ -316,7 +318,7 @@ class GroupedModel(GeneralisedLinearModel):
         known, further, out = self.split(self.prior.coefficients(theta)), copy.copy(self), []
         further._is_next = True
         for batch in batches if not self.family.is_conjugate else ():
-            for piece in group_pieces(batch):
+            for piece in group_pieces(batch, n_rows=SOME_ROWS):
                 both = (
                     np.concatenate([part[1] for part in one.integrals(known, batch, *piece, 0)])
                     for one in (self, further)
@@ -350,18 +352,28 @@ class GroupedModel(GeneralisedLinearModel):
 
     def _searching(self):
         """The same with one rule for all groups, so that derivatives do not jump between steps."""
-        if self.family.groups.n_effects > 1 or self.family.is_conjugate:
+        if self.family.is_conjugate:
             return self
-        own, is_easy = copy.copy(self), self.family.name in ("binomial", "poisson")
+        own, is_easy = copy.copy(self), self.family.name in _CONCAVE
+        is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
         return own
+
+    @property
+    def rough_gradient(self):
+        """Gradients (m, d) by few nodes, for the inside of trajectories; None where all are few."""
+        if self.family.groups.n_effects == 1 or self.family.is_conjugate:
+            return None
+        own = copy.copy(self)
+        own._rule = _OF_TRAJECTORIES
+        return lambda *given: own.log_joint_gradient(*given)[1]
 
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
         k = len(self.family.groups.dispersions.names)
         family = copy.copy(self.family)
         family.groups, family.dispersions = None, self.family.dispersions.parts[0]
-        prior = _Marginal(self.prior, self.n_coordinates - k)
+        prior = MarginalPrior(self.prior, self.n_coordinates - k)
         model = GeneralisedLinearModel(
             prior, self.fit_intercept, family, self.location, self.log_unit, self.shift
         )
@@ -404,29 +416,21 @@ class GroupedModel(GeneralisedLinearModel):
         return at[0], *rest
 
 
-class _Marginal:
-    """A prior of the first coordinates alone, where a Gaussian is fitted, whose others are zero."""
+class _Particles(tuple):
+    """Coefficients (m, w), dispersions (m, k) and sds and correlation of effects (m, e)."""
 
-    tail_df = np.inf
-    has_gaussian = True
+    @cached_property
+    def with_factors(self):
+        """The same with factors (m, 3) of the effects' covariances."""
+        return *self[:2], GroupedModel.factor(self[2])
 
-    def __init__(self, prior, n):
-        self._prior, self.n_coordinates = prior, n
-
-    def coefficients(self, theta):
-        return theta
-
-    def log_density(self, theta):
-        return self._prior.log_density(self._with_zeros(theta))
-
-    def expected(self, mean, sd):
-        sd = None if sd is None else self._with_zeros(sd) + (self._with_zeros(sd) == 0.0)
-        parts = self._prior.expected(self._with_zeros(mean), sd)
-        return tuple(part[(slice(self.n_coordinates),) * part.ndim] for part in parts)
-
-    def _with_zeros(self, theta):
-        more = self._prior.n_coordinates - self.n_coordinates
-        return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)
+    @cached_property
+    def kinds(self):
+        """The octave (m,) of each, and some to find rules by of those of each octave, a dict."""
+        known = self.with_factors
+        level = octaves(known[2])
+        few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
+        return level, few
 
 
 def _sine(cosine):

@@ -119,7 +119,8 @@ def _log_joint(model, batches, theta, power):
 
     few = not are_distributed(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
     if are_distributed(batches) or few:
-        return target, None
+        rough = getattr(model, "rough_gradient", None)
+        return target, None if rough is None else lambda theta: rough(theta, batches, power)
     single = _InSingle(batches)
     single = list(single) if are_in_memory(batches) else single
     exact, rounded = target(theta)[0], target(theta, single)[0]

@@ -3,9 +3,10 @@
 from functools import partial
 
 import numpy as np
+from scipy.special import softmax
 
 from skpmd._runtime.threads import add_up, in_order
-from skpmd.linear._design import LinearModel, normal_nodes
+from skpmd.linear._design import LinearModel, cubed, normal_nodes
 from skpmd.linear._kernels import add_log_softmax, expected_softmax
 from skpmd.linear._kernels_single import softmax_slopes
 from skpmd.linear._priors import precision_matrix
@@ -112,6 +113,23 @@ class SoftmaxModel(LinearModel):
             return scaled * (change - (probability * change).sum(axis=1, keepdims=True))
 
         return (y[:, None] == np.arange(K)) - probability, curvature, coupled
+
+    def remainders(self, mean, chol, batch):
+        """Sizes (n,) of what a quadratic lacks of each row; see `OneLogit.remainders`.
+
+        Logits have the standard deviation of an average one.
+        """
+        K = self.n_classes
+        width = len(mean) // K
+        blocks = chol.reshape(K, width, -1).transpose(1, 0, 2).reshape(width, -1)
+        root = np.linalg.cholesky(blocks @ blocks.T / K)
+
+        def of(piece):
+            X, _, weight = self.design(piece)
+            p = softmax(X @ mean.reshape(K, -1).T, axis=1)
+            return weight * (1.0 - (p**2).sum(axis=1)) * cubed(X @ root)
+
+        return np.concatenate(list(in_order(of, self._designs([batch]))))
 
     def _third_derivatives(self, mean, chol, batches):
         """Minus the third central moment of e_k (x) x, where class k has the probability p_k.

@@ -270,8 +270,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
         is_ordered = self.categories is not None or _is_ordered(y)
         named = self._named_classes(y, classes, response is not None, is_part)
-        known = self._known_labels(response)
-        X, labels = self._coded(X, known)
+        X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         if named is None:
             _, named = encode(y)
@@ -287,7 +286,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         X, offset, _, groups = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        given = groups, labels, weight, known, is_part
+        given = X, groups, labels, weight, is_part
         response = response or Distribution(Cumulative(len(named)))
         groups, response = self._in_groups_of(response, *given)
         if not isinstance(self.prior, str):

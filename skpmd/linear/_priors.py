@@ -296,3 +296,28 @@ class ProductPrior(Prior):
         """That of each part; see `Prior`."""
         out = np.empty(len(mean))
         return self._joined(out, lambda at, prior: prior.expected_third(mean[at], sd[at]))
+
+
+class MarginalPrior:
+    """A prior of the first coordinates alone, where a Gaussian is fitted, whose others are zero."""
+
+    tail_df = np.inf
+    has_gaussian = True
+
+    def __init__(self, prior, n):
+        self._prior, self.n_coordinates = prior, n
+
+    def coefficients(self, theta):
+        return theta
+
+    def log_density(self, theta):
+        return self._prior.log_density(self._with_zeros(theta))
+
+    def expected(self, mean, sd):
+        sd = None if sd is None else self._with_zeros(sd) + (self._with_zeros(sd) == 0.0)
+        parts = self._prior.expected(self._with_zeros(mean), sd)
+        return tuple(part[(slice(self.n_coordinates),) * part.ndim] for part in parts)
+
+    def _with_zeros(self, theta):
+        more = self._prior.n_coordinates - self.n_coordinates
+        return np.concatenate([theta, np.zeros((*theta.shape[:-1], more))], axis=-1)

@@ -235,7 +235,7 @@ def split(X, places):
     if not places:
         return X, {}
     left = np.setdiff1d(np.arange(X.shape[1]), list(places.values()))
-    if not len(left) and "groups" not in places:
+    if not len(left) and not any(role.startswith("groups") for role in places):
         raise ValueError("X has no columns beside those of roles: give one that has a coefficient.")
     columns = {role: _column(X, place) for role, place in places.items()}
     return mapped(partial(_some_columns, left), X), columns

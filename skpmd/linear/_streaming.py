@@ -24,12 +24,14 @@ from skpmd._base.steps import (
     step_in_place,
 )
 from skpmd._rows.rows import Rows
+from skpmd._rows.table import is_in_memory
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of
 from skpmd.linear._fit import proposal_components
 from skpmd.linear._group_rows import put_together
+from skpmd.proposals.control_variates import SampledModel, error_of_weights, sampled
 from skpmd.proposals.importance_rounds import importance_sample
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
@@ -139,9 +141,37 @@ def _power_sums(rows, units):
     return total
 
 
-def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
-    """The particles stay while enough of them are effective; else draws from proposals follow."""
-    particles, assumed, settings = stream.particles, stream.assumed, options.settings
+def proposal_step(stream, model, rows, a, b, options, rng, *, proposal):
+    """The particles stay while enough of them are effective; else draws from proposals follow.
+
+    Of many rows an expansion of all and a sample of them are looked at, where these do.
+    """
+    sample, whole = _sampled(stream, model, rows, a, b, rng), rows.whole()
+    m = n_draws(options, len(rows))
+    if sample is not None:
+        given = SampledModel(model, sample), sample.batches, (a, b), options, m
+        after, info = _step(stream, *given, proposal, rng)
+        if error_of_weights(model, sample, whole, after.particles, b) is not None:
+            return after, info
+    return _step(stream, model, whole, (a, b), options, m, proposal, rng)
+
+
+def _sampled(stream, model, rows, a, b, rng):
+    """The `Sample` of rows that suffices after what is known already, or None."""
+    after, assumed = None, stream.assumed
+    if getattr(model, "remainders", None) is None:
+        return None
+    if stream.particles is not None and assumed is None:
+        assumed = project(stream.particles, stream.error_terms, model.monitored)
+    if assumed is not None:
+        after = AssumedDensityModel(model, assumed.gaussian, a), assumed.gaussian.mean
+    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
+    return sampled(model, model.terms(rows), batches, b, rng, after)
+
+
+def _step(stream, model, batches, ab, options, m, proposal, rng):
+    (a, b), assumed = ab, stream.assumed
+    particles, settings = stream.particles, options.settings
     stayed = None
     if particles is not None:
         stayed, info = step_in_place(stream, model, batches, a, b, options, rng)
@@ -152,7 +182,6 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
             return stayed._replace(assumed=assumed), info
         projected = project(particles, stream.error_terms, model.monitored)
         assumed = more_accurate(assumed, projected, model.monitored)
-    m = n_draws(options, batches)
 
     def drawn(cubic, min_share):
         target = model

@@ -148,7 +148,7 @@ def results_of_task(task, outcome, options, axes, remedies=None, **diagnostics):
     if not task.by_steps and getattr(family, "groups", None) is None:
         results.posterior.rows = rows_for_later(
             model, task.rows.data, options.power, own_posterior(results.posterior),
-            task.prior, earlier,
+            task.prior, earlier, outcome.findings.sample,
         )  # fmt: skip
     return outcome, results
 

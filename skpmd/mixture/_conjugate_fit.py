@@ -368,9 +368,11 @@ def update_conjugate(parameters, before, rows, weight):
     return after
 
 
-def _step(stream, model, batches, a, b, options, rng):
+def _step(stream, model, rows, a, b, options, rng):
     """The engine's step of a stream, without an account of rejuvenations: there are none."""
-    particles, info = mirror.step(stream.particles, model, batches, a, b, options.settings, rng)
+    particles, info = mirror.step(
+        stream.particles, model, rows.whole(), a, b, options.settings, rng
+    )
     return stream._replace(particles=particles), info
 
 

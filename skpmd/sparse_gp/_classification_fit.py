@@ -188,7 +188,7 @@ def _add(parameters, state, data):
     rows, model = rows_of(data, state, parameters.batch_size), state.model
     converged = True
 
-    def step(stream, model, batches, a, b, options, rng):
+    def step(stream, model, rows, a, b, options, rng):
         nonlocal converged
         particles, damping = stream.particles, DAMPING
         if not stream.seen:
@@ -196,7 +196,9 @@ def _add(parameters, state, data):
             if len(data.weight) > _WORTH * _FIRST_ROWS:
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
         with bar_of_rounds(name="iterations") as report:
-            states = iterations(model, particles, batches, parameters.rounds, a, damping=damping)
+            states = iterations(
+                model, particles, rows.whole(), parameters.rounds, a, damping=damping
+            )
             outcome = complete(drive(states, report))
         converged = outcome.converged
         *infos, last = outcome.infos

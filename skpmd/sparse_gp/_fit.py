@@ -334,9 +334,9 @@ def _add(parameters, state, rows):
             outcome = run(model, rows, stream.particles, options, stream.rng, report, method)
         return state._replace(stream=stream_after(complete(outcome), rows.total, stream.rng))
 
-    def step(stream, model, batches, a, b, options, rng):
+    def step(stream, model, rows, a, b, options, rng):
         states = full_batch_iterations(
-            stream.particles, model, batches, (a, b), options.settings, rng, full_batch
+            stream.particles, model, rows.whole(), (a, b), options.settings, rng, full_batch
         )
         with bar_of_rounds(name="passes over the new rows") as report:
             outcome = complete(drive(states, report))

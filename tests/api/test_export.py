@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import (
+    BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
     GaussianPosterior,
@@ -109,6 +110,28 @@ def test_effects_of_groups_have_the_dimension_of_their_factor():
     assert np.abs(gap).max() < 0.25
     # Effects go with the intercept of their particle.
     assert np.corrcoef(tree["a"].values[0], found.mean(axis=1))[0, 1] < -0.8
+
+
+def test_effects_of_several_factors_are_of_the_same_draws():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.repeat(np.arange(12), 10), np.tile(np.arange(5), 24)])
+    y = rng.normal(size=12)[X[:, 0]] + rng.normal(size=5)[X[:, 1]] + rng.normal(size=120)
+    model = BayesianGLMRegressorPMD(groups=[0, 1], random_state=0).fit(X, y)
+    effects = model.group_effects_
+    tree = model.posterior_.to_arviz(500, group_effects=effects)["posterior"]
+    assert tree["1|x0"].shape == (1, 500, 12)
+    assert list(tree["x1"].values) == [0, 1, 2, 3, 4]
+    found = [tree[f"1|x{j}"].values[0] for j in range(2)]
+    for one, own in zip(found, effects.values(), strict=True):
+        # Means of 500 draws have standard errors of .05 of an sd.
+        gap = (one.mean(axis=0) - own.mean[:, 0]) / own.std[:, 0]
+        assert np.abs(gap).max() < 0.2
+    # Rows tell of sums of an intercept and an effect of each factor.
+    total = tree["a"].values[0] + found[0].mean(axis=1) + found[1].mean(axis=1)
+    assert total.std() < 0.5 * tree["a"].values[0].std()
+    for other in ({}, {"x0": 1.0}, "x0"):
+        with pytest.raises(TypeError, match="group_effects must be group_effects_ of an estimator"):
+            model.posterior_.to_arviz(group_effects=other)
 
 
 def test_leave_one_out_and_summaries_of_arviz_take_it(iris):

@@ -34,6 +34,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skpmd._base.estimator
 from skpmd import (
+    BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
     LDATopicModelPMD,
@@ -472,6 +473,25 @@ def test_functions_and_distributions_of_a_user_are_named():
     model = PRIOR_CASES["distributions"]()
     with pytest.raises(TypeError, match="_continuous_distns.norm_gen.*normal_log_likelihood"):
         by_file(model, trusted=())
+
+
+@pytest.mark.parametrize("kind", ["intervals", "dates", "with a zone", "months", "spans", "NUL"])
+def test_labels_of_groups_are_trusted(kind, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    group = RNG.integers(0, 6, 120)
+    days = pandas.to_datetime("2026-01-01") + pandas.to_timedelta(31 * group, unit="D")
+    labels = {
+        "intervals": pandas.cut(group, [-1, 1, 3, 6]), "dates": days,
+        "with a zone": days.tz_localize("UTC"), "months": days.to_period("M"),
+        "spans": pandas.to_timedelta(group, unit="D"), "NUL": np.array(["a", "a\0"] * 60, object),
+    }  # fmt: skip
+    frame = pandas.DataFrame({"x": RNG.normal(size=120), "g": labels[kind]})
+    model = BayesianGLMRegressorPMD(groups=["g"], n_particles=100, random_state=0)
+    model.fit(frame, group + RNG.normal(size=120))
+    skpmd.save(model, tmp_path / "model.skops")
+    loaded = skpmd.load(tmp_path / "model.skops")
+    assert set(loaded.group_effects_.labels.tolist()) == set(frame["g"])
+    np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
 
 
 @pytest.mark.parametrize("name", ["os.system", "builtins.eval", "numpy.load", "skpmd.load"])

@@ -150,6 +150,17 @@ def test_a_step_that_is_short_of_the_top_is_taken():
 
 
 # ----------------------------------------------------------------------------- mirror descent
+def test_a_density_that_is_not_concave_is_climbed():
+    """Slopes rise on the way up from the bottom of a cosine: no step is too long there."""
+
+    class Cosine:
+        def gaussian_target(self, mean, cov, batches, b):
+            return np.sin(mean), np.abs(np.cos(mean))[None] + 1e-4
+
+    q = laplace(Cosine(), [], np.array([0.1]))
+    assert q.mean[0] == pytest.approx(np.pi, abs=1e-5)
+
+
 @pytest.mark.parametrize("b", [1.0, 0.25])
 def test_a_gaussian_posterior_is_found_exactly(b):
     mean, cov = exact_linear_posterior(b)

@@ -13,8 +13,9 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.linear import _earlier_rows
-from skpmd.linear._earlier_rows import NormalRows, TiltedPrior
+from skpmd.linear._earlier_rows import TiltedPrior
 from skpmd.linear._priors import NormalPrior
+from skpmd.proposals.control_variates import Expansion
 
 N_COLUMNS = 16  # So many coefficients have no polynomial correction of a density.
 
@@ -219,7 +220,7 @@ def test_the_stream_goes_on_from_the_earlier_posterior():
 def test_derivatives_of_tilted_priors():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((3, 3))
-    rest = NormalRows(rng.normal(size=3), rng.normal(size=3), root @ root.T, 1.5, 0.0)
+    rest = Expansion(rng.normal(size=3), rng.normal(size=3), root @ root.T, 1.5, 0.0)
     prior, theta = (
         TiltedPrior(NormalPrior(np.array([0.5, 1.0, 2.0])), rest),
         rng.normal(size=(4, 3)),

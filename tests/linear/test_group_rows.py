@@ -261,7 +261,11 @@ def test_a_stream_of_whole_groups_is_a_fit_to_all(family, room, monkeypatch):
         np.testing.assert_allclose(stream.predict(X), whole.predict(X), atol=0.01)
         return
     # Groups whose rows are gone are like new ones.
-    assert stream.predict(X[[0]]) == stream.predict([[X[0, 0], 999.0]])
+    with pytest.warns(UserWarning, match=r"groups \[0.0\] of 'x1', 1 in all, had rows in earlier"):
+        gone = stream.predict(X[[0]])
+    assert gone == stream.predict([[X[0, 0], 999.0]])
+    stream.set_params(groups_at="population").predict(X[[0]])
+    stream.set_params(groups_at="own")
     before, effects = stream._state, stream.group_effects_
     with pytest.raises(ValueError, match=r"groups=\[1\]: 0.0 had rows in an earlier part"):
         stream.partial_fit(X[[0, -1]], y[[0, -1]])
@@ -269,6 +273,32 @@ def test_a_stream_of_whole_groups_is_a_fit_to_all(family, room, monkeypatch):
     assert stream.group_effects_ is effects
     with pytest.raises(ValueError, match=r"estimators\[0\] has had more rows than it holds"):
         skpmd.merge([stream, whole])
+
+
+@pytest.mark.slow
+def test_intercepts_of_a_stream_are_at_the_mean_of_its_first_part(monkeypatch):
+    """Sds and correlations of a fit to all rows are those of a stream once they are of that."""
+    rng = np.random.default_rng(0)
+    group, x = np.repeat(np.arange(60), 8), rng.normal(size=480)
+    effects = rng.normal(size=(60, 2)) @ [[0.8, 0.3], [0.0, 0.4]]
+    y = 0.3 + 0.5 * x + effects[group, 0] + effects[group, 1] * x + 0.6 * rng.normal(size=480)
+    model, X = BayesianGLMRegressorPMD(groups=[1], slopes={1: [0]}), np.column_stack([x, group])
+    whole = clone(model).set_params(random_state=0).fit(X, y).posterior_
+    monkeypatch.setattr(retained, "_MAX_NUMBERS", 150)
+    stream, by = clone(model).set_params(random_state=0), x[:160].mean() - x.mean()
+    for part in np.split(np.arange(480), 3):
+        stream.partial_fit(X[part], y[part])
+    expected = whole.particles.copy()
+    b, a, _, of_a, of_b, cor = expected.T
+    covariance = cor * of_a * of_b + by * of_b**2
+    a += by * b
+    of_a[:] = np.sqrt(of_a**2 + 2.0 * by * cor * of_a * of_b + by**2 * of_b**2)
+    cor[:] = covariance / (of_a * of_b)
+    mean = whole.weights @ expected
+    sd = np.sqrt(whole.weights @ (expected - mean) ** 2)
+    # Of 2,500 effective draws or more, after two rejuvenations.
+    assert np.abs((stream.posterior_.mean() - mean) / sd).max() < 0.12
+    np.testing.assert_allclose(stream.posterior_.std(), sd, rtol=0.08)
 
 
 def test_groups_that_come_in_parts_are_put_together():

@@ -186,6 +186,46 @@ def test_normal_rows_have_the_density_of_a_normal_vector(slope):
         assert value == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.parametrize("slope", [False, True])
+def test_moments_of_effects_of_normal_rows_are_those_of_quadrature(slope):
+    """Rules for a Gaussian are exact, so that both are the same to rounding."""
+    model, batch, theta = case("normal", slope=slope)
+    rows, starts = slice(0, 17), np.append(np.unique(batch.group, return_index=True)[1], 17)
+    for piece in ((rows, starts), (slice(starts[2], 17), starts[2:] - starts[2])):
+        given = model.split(theta), batch, *piece, 2
+        (own,) = (part[-1] for part in model.integrals(*given))
+        (exact,) = (part[-1] for part in GroupedModel.integrals(model, *given))
+        some = slice(None) if slope else [0, 2, 5]  # Of an intercept alone.
+        np.testing.assert_allclose(own[..., some], exact[..., some], rtol=1e-9, atol=1e-10)
+
+
+def test_trials_of_a_group_of_many_rows_have_a_sum_of_all_digits():
+    """Products are in single precision, and of more rows than they hold."""
+    model, batch, theta = once(*case("binomial", n=40_000, seed=4))
+    batch = batch._replace(group=np.repeat([0, 1], [39_999, 1]))
+    exact = [dense_of_many(model, batch, one) for one in theta]
+    # Log densities of 40,000 rows are right to 1e-7 each, and their errors are independent.
+    np.testing.assert_allclose(model.log_likelihood(theta, batch), exact, atol=1e-3)
+
+
+def dense_of_many(model, batch, theta):
+    """As `dense`, with nodes near the mode of the large group alone."""
+    slopes, _, sds = model.split(theta[None])
+    table, total = model._predictors(slopes, batch, slice(None))[0], 0.0
+    for g in (0, 1):
+        rows = batch.group == g
+        signed = np.where(batch.y[rows] > 0.0, 1.0, -1.0)
+        u, width = 0.0, 9.0 * sds[0, 0]
+        for n in (361, 361, 4001):
+            t = u + np.linspace(-width, width, n)
+            value = [-np.logaddexp(0.0, -signed * (table[rows] + one)).sum() for one in t]
+            value -= 0.5 * (t / sds[0, 0]) ** 2
+            u, width = t[np.argmax(value)], width if g else width / 10.0
+        step = np.log((t[1] - t[0]) / np.sqrt(2.0 * np.pi) / sds[0, 0])
+        total += np.logaddexp.reduce(value) + step
+    return total
+
+
 def test_normal_rows_have_a_density_where_effects_are_all_there_is():
     model, batch, _ = case("normal", slope=True)
     sums = model._sums(batch)
@@ -376,6 +416,24 @@ def test_threads_change_no_digit(slopes):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
+@pytest.mark.parametrize("family", ["normal", pytest.param("binomial", marks=pytest.mark.slow)])
+def test_intercepts_of_groups_are_at_the_mean_of_a_column_that_is_not_centred(family):
+    X, y = table(20, 12, 0.5, family=family)
+    wide = {"scale": None, "intercept_prior_scale": 1e4, "random_state": 0}
+    model = BayesianGLMRegressorPMD(family, groups=[1], slopes={1: [0]}, **wide)
+    centred, far = X - [X[:, 0].mean(), 0.0], X + [50.0, 0.0]
+    fit, found = clone(model).fit(centred, y), clone(model).fit(far, y)
+    # At zero, 50 sds away, sds are all but a function of each other, and no weights are of use.
+    assert found.diagnostics_["method"].startswith("importance")
+    one, other = ([x.posterior_.mean(), x.posterior_.std()] for x in (fit, found))
+    shown = np.arange(len(one[0])) != 1  # But the intercept, which is at zero.
+    # Of 2,000 effective draws or more means have standard errors of .03 sds, and sds of 2 %.
+    assert np.abs((one[0] - other[0]) / one[1])[shown].max() < 0.15
+    np.testing.assert_allclose(other[1][shown], one[1][shown], rtol=0.1)
+    np.testing.assert_allclose(found.predict(far), fit.predict(centred), rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(found.group_effects_.mean, fit.group_effects_.mean, atol=0.05)
+
+
 def test_effects_under_a_horseshoe_are_those_of_the_coefficients():
     X, y = table(20, 4, 0.5, family="normal")
     y, model = y + 5.0 * X[:, 0], BayesianGLMRegressorPMD(groups=[1], random_state=0)
@@ -418,6 +476,17 @@ def test_tuples_are_no_labels():
     column[:] = [(1, 2), (1, 3)]
     with pytest.raises(ValueError, match="make all of them strings"):
         codes_of("g", column, ())
+
+
+@pytest.mark.parametrize("labels", [["a", "a\0"], [b"a", b"a\0"], [2**60, 2**60 + 1, 0.5]])
+def test_labels_that_differ_stay_apart(labels):
+    column = np.array(labels * 2, dtype=object)
+    codes, found = codes_of("g", column, ())
+    assert sorted(found.tolist()) == sorted(labels)
+    assert len(np.unique(codes)) == len(labels)
+    np.testing.assert_array_equal(codes_of("g", column, found)[0], codes)
+    later = codes_of("g", column, codes_of("g", column[:1], ())[1])[1]  # Some come later.
+    assert set(later.tolist()) == set(labels)
 
 
 def test_labels_of_any_kind_are_the_same_groups():

@@ -1,0 +1,146 @@
+"""A fit of a density by its values, of many rows: on a sample of them, and moved to all.
+
+The posterior of a sample whose log-likelihood counts as much as that of all rows has the shape of
+the posterior of all, a few standard deviations away. It is found and checked as any other. Values
+for all rows then lead from its mean to their mode. What the log-likelihood of all rows is more than
+that of the sample is nearly a quadratic there, which values at a few points tell. With it the
+sample stands for all rows (`skpmd.proposals.control_variates`).
+"""
+
+from functools import partial
+
+import numpy as np
+
+from skpmd._base.results import convergence_warnings
+from skpmd._runtime.call import phase
+from skpmd.engine.importance import Proposal, normal, uniforms
+from skpmd.engine.kde import cholesky
+from skpmd.engine.mirror import log_joint, log_likelihood
+from skpmd.engine.particles import draw_prior, moments
+from skpmd.proposals.control_variates import (
+    Expansion,
+    Sample,
+    SampledModel,
+    error_of_weights,
+    reach_of,
+)
+from skpmd.proposals.fitted_proposals import proposals_at_optima
+from skpmd.proposals.from_values import from_values
+from skpmd.proposals.importance_rounds import importance_rounds
+
+_ROWS, _PER_COORDINATE = 2000, 100  # Of a sample, at least so many and so many a coordinate.
+_FEWEST = 20  # There are so many times as many rows, or all are looked at.
+_STEPS, _NEAR, _MIN_CURVATURE = 6, 0.3, 0.3  # To the mode, in posterior sds.
+# Draws of the prior, from which searches for further modes begin, and powers of the likelihood.
+_N_DRAWS, _POWERS = 1000, (0.02, 0.2)
+_PER_TERM = 2  # The quadratic is found from so many values for each of its terms.
+_SHARES, _TAIL_DF = (0.75, 0.25), 5.0  # Of the proposals, the second of which has Student tails.
+_METHOD = "importance reweighting of proposals: a sample of rows"
+
+
+def by_sample_or_all(model, rows, options, rng):
+    """States of a fit by a sample of many rows, or by all where that does not do, for `drive`."""
+    whole = rows.whole()
+    sample, proposals = _sampled(model, rows, options, rng)
+    if sample is not None:
+        stand_in, given = SampledModel(model, sample), (options.n_particles, options.power, rng)
+        for last in importance_rounds(stand_in, sample.batches, proposals, *given):
+            notes = {"method": _METHOD, "n_rows_weighed": sample.n_rows}
+            last = last.with_findings(notes=notes, sample=sample)
+            yield last
+        error = error_of_weights(model, sample, whole, last.particles, options.power)
+        if error is not None and not convergence_warnings(last):
+            found = {"notes": {**notes, "log_weight_error": error}}
+            last = last._replace(infos=[])  # They have been recorded.
+            yield last.with_findings(**found, sample=sample._replace(error=error))
+            return
+    yield from from_values(model, whole, options, rng)
+
+
+def _sampled(model, rows, options, rng):
+    """The `Sample` that stands for all rows, and proposals for them and their shares, or None.
+
+    It is None of few rows, of a posterior of the sample that is warned of, and where values of all
+    rows do not lead to a mode.
+    """
+    none, n = (None, None), len(rows)
+    # One batch says that rows may depend on each other.
+    if n < _FEWEST * _ROWS or rows.n_batches == 1:
+        return none
+    d = model.sample_prior(np.random.default_rng(0), 2).shape[1]
+    size = max(_ROWS, _PER_COORDINATE * d)
+    if n < _FEWEST * size:
+        return none
+    some = rows.take(np.sort(rng.choice(n, size, replace=False)))
+    nothing = Expansion(np.zeros(d), np.zeros(d), np.zeros((d, d)))
+    times = rows.total / some.weight.sum()
+    sample = Sample(nothing, nothing, np.zeros((d, d)), [some], [], size, times)
+    *_, found = from_values(SampledModel(model, sample), [some], options, rng)
+    if convergence_warnings(found) or not _has_one_mode(model, some, rng):
+        return none
+    moved = _moved(model, rows.whole(), options.power, found.particles, sample)
+    if moved is None:
+        return none
+    sample, chol = moved
+    proposals = Proposal(sample.centre, chol), Proposal(sample.centre, chol, _TAIL_DF)
+    return sample, (list(proposals), _SHARES)
+
+
+def _has_one_mode(model, some, rng):
+    """Whether searches from draws of the prior lead to one optimum of the posterior of some rows.
+
+    Which of several is the highest depends on the sample: of 2,000 rows heights differ from those
+    of all by their root times what a row knows, hundreds of nats. So likelihoods to small powers
+    are looked at, too, under which lower modes are still some.
+    """
+    theta = draw_prior(model, _N_DRAWS, rng).theta
+    log_prior, of_rows = model.log_prior(theta), log_likelihood(model, theta, [some])
+    for power in _POWERS:
+        joint, values = partial(log_joint, model, [some], power), log_prior + power * of_rows
+        try:
+            found = next(proposals_at_optima(joint, theta, values, power * of_rows, rng), None)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return False
+        if found is None or len(found.optima) != 1:
+            return False
+    return True
+
+
+@phase("values of all rows")
+def _moved(model, batches, power, particles, sample):
+    """The sample with what all rows have more, at their mode, and the root of the covariance."""
+    mean, covariance = moments(particles.theta, particles.log_ratio)
+    d, chol = len(mean), cholesky(covariance)
+    for _ in range(_STEPS):
+        points = np.concatenate([mean[None], mean + chol.T, mean - chol.T])
+        at, ahead, back = np.split(log_joint(model, batches, power, points), [1, 1 + d])
+        with np.errstate(invalid="ignore"):  # Of two points where the density is zero.
+            curvature = np.maximum(2.0 * at - ahead - back, _MIN_CURVATURE)
+            step = 0.5 * (ahead - back) / curvature
+        if not np.isfinite(step).all():
+            return None
+        mean = mean + chol @ step
+        if np.linalg.norm(step) < _NEAR:
+            break
+    else:
+        return None
+    i, j = np.triu_indices(d)
+    u = normal(uniforms(_PER_TERM * (1 + d + len(i)), d, np.random.default_rng(0)))
+    theta = mean + u @ chol.T
+    gap = log_likelihood(model, theta, batches)
+    of_sample = log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    with np.errstate(invalid="ignore"):
+        gap = gap - of_sample
+    if not np.isfinite(gap).all():
+        return None
+    terms = np.column_stack([np.ones(len(u)), u, u[:, i] * u[:, j]])
+    fit = np.linalg.lstsq(terms, gap)[0]
+    curved = np.zeros((d, d))
+    curved[i, j] = fit[1 + d :]
+    inverse = np.linalg.inv(chol)
+    precision = -inverse.T @ (curved + curved.T) @ inverse
+    rest = Expansion(mean, inverse.T @ fit[1 : 1 + d], precision, float(fit[0]))
+    # A prior is next to nothing beside so many rows.
+    value = float(log_likelihood(model, mean[None], batches)[0])
+    whole = Expansion(mean, np.zeros(d), inverse.T @ inverse, value)
+    return sample._replace(whole=whole, rest=rest, reach=reach_of(inverse.T)), chol

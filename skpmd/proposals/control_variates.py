@@ -1,0 +1,281 @@
+"""Reweighting at the price of a few passes: an expansion of all rows, and remainders of some.
+
+Near its mode the log-likelihood of many rows is a quadratic plus a small remainder, and the sum of
+the rows' remainders is known well from a few thousand of them. So the particles are weighed by
+
+    Q(theta) + sum over a sample of w_i (l_i(theta) - q_i(theta)),
+
+Q the expansion of all rows at the mode and q_i that of a row: one quadratic, which tilts the prior,
+and the weighted rows of the sample, which take the place of all. Rows are drawn in proportion to
+the size of their remainders, most of them, so that far rows are all there. How far the weights are
+off is seen between parts of the sample. (Control variates for subsampled likelihoods: Bardenet,
+Doucet and Holmes 2017; Quiroz et al. 2019.)
+"""
+
+from functools import partial, reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd._runtime.call import phase
+from skpmd.engine.mirror import log_likelihood
+from skpmd.engine.particles import systematic, weights
+from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
+
+_FEWEST = 4000  # Rows from which it may pay,
+_LARGEST = 0.25  # and the share of them that is looked at instead, at most.
+# Searches for the mode begin with so many rows, and a few for each coordinate, and go on with so
+# many times as many, each to within so many posterior sds.
+_FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
+# The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
+# many at most, and each ends so much nearer.
+_OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
+_PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
+# Of log weights by a sample, in nats; means are off by as many posterior sds at most.
+TARGET_ERROR = 0.01
+# The error is seen at so many particles, at one of so many of them by all rows, and is at most so
+# large.
+_N_SEEN, _EVERY, _MAX_ERROR = 128, 16, 0.02
+_SAFE = 1.2  # A sample is so many times as large as the first one asks for.
+# So many sds beyond the typical distance from the mode is the end, and beyond this share of that
+# way is this share of the weights at most.
+_FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
+
+
+class Expansion(NamedTuple):
+    """A quadratic in theta that stands for the log-likelihood of rows."""
+
+    centre: np.ndarray  # (d,): Its value there is ``constant``, its gradient ``slope``.
+    slope: np.ndarray  # (d,): Gradient.
+    precision: np.ndarray  # (d, d): Minus its second derivatives.
+    constant: float = 0.0
+    # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
+    misfit: float = 0.0
+
+    def value(self, theta):
+        """The quadratic at each row of theta, (m,)."""
+        u = theta - self.centre
+        curved = np.einsum("mi,mi->m", u @ self.precision, u)
+        return self.constant + u @ self.slope - 0.5 * curved
+
+    def gradient(self, theta):
+        """Its gradient, of the shape of theta."""
+        return self.slope - (theta - self.centre) @ self.precision
+
+    def plus(self, other):
+        """The sum of two, about the centre of this one."""
+        return Expansion(
+            self.centre,
+            self.slope + other.gradient(self.centre),
+            self.precision + other.precision,
+            self.constant + float(other.value(self.centre[None])[0]),
+            float(np.hypot(self.misfit, other.misfit)),
+        )
+
+    def times(self, factor):
+        """So many times the quadratic."""
+        return self._replace(
+            slope=factor * self.slope, precision=factor * self.precision,
+            constant=factor * self.constant,
+        )  # fmt: skip
+
+
+class Sample(NamedTuple):
+    """Rows that stand for all where an expansion of all is known."""
+
+    whole: Expansion  # Of all rows.
+    rest: Expansion  # What this has more than the expansion of these rows.
+    reach: np.ndarray  # (d, d): The sample ends where (theta - centre) @ reach is longer than one.
+    batches: list  # They, with weights of their own.
+    # The same in strata, each of several parts that are drawn alike: batches and their expansions.
+    strata: list
+    n_rows: int
+    times: float = 1.0  # How often the log-likelihood of the batches counts.
+    error: float = np.nan  # Standard error of log weights at the particles, in nats.
+
+    @property
+    def centre(self):
+        """Near the mode, (d,)."""
+        return self.rest.centre
+
+    def distances(self, theta):
+        """How far rows of theta are from the centre, (m,), as a share of the reach."""
+        return np.linalg.norm((theta - self.centre) @ self.reach, axis=1)
+
+
+class SampledModel:
+    """A model whose likelihood of all rows is that of a `Sample` and of what the expansion adds.
+
+    It is the model in all else; the batches that it is given are those of the sample, or none.
+    """
+
+    def __init__(self, model, sample):
+        self._model, self._sample = model, sample
+
+    def __getattr__(self, name):
+        """What the likelihood does not change."""
+        return getattr(self._model, name)
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the rows; what they lack of all comes with the first batch.
+
+        Out of reach the expansion of all rows stands for them.
+        """
+        sample, is_first = self._sample, batch is self._sample.batches[0]
+        near = sample.distances(theta) <= 1.0
+        value = sample.whole.value(theta) if is_first else np.zeros(len(theta))
+        if near.any():
+            some = theta[near]
+            known = sample.times * self._model.log_likelihood(some, batch)
+            value[near] = known + sample.rest.value(some) if is_first else known
+        return value
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        """Expected gradient and negative Hessian of the log joint density under a Gaussian."""
+        gradient, precision = self._model.gaussian_target(mean, cov, batches, b)
+        if not len(batches):
+            return gradient, precision
+        rest = self._sample.rest
+        return gradient + b * rest.gradient(mean), precision + b * rest.precision
+
+
+def of_power(sample, power):
+    """The same of a likelihood to a power; None stays None."""
+    if sample is None:
+        return None
+    batches = [batch._replace(weight=power * batch.weight) for batch in sample.batches]
+    return sample._replace(
+        whole=sample.whole.times(power), rest=sample.rest.times(power), batches=batches
+    )
+
+
+def expansion_of(model, mean, batches):
+    """The `Expansion` of the log-likelihood of batches at a point (d,)."""
+    slope, precision = model.derivatives(mean, batches)
+    of_prior = model.derivatives(mean, [])
+    constant = sum(float(model.log_likelihood(mean[None], batch)[0]) for batch in batches)
+    return Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
+
+
+@phase("expansion of all rows")
+def sampled(model, terms, batches, power, rng, after=None):
+    """The `Sample` of rows that suffices, or None where all are to be looked at.
+
+    ``terms`` are what adds up to a log-likelihood, rows or groups, as `skpmd._rows.samples` has
+    them, and ``batches`` are all rows; the model offers ``remainders`` and ``derivatives`` beside
+    what `laplace` wants, and ``power`` is that of the likelihood. In a stream ``after`` are the
+    model whose prior is what was known before, and a point near its mode.
+    """
+    n = len(terms.weight)
+    if n < _FEWEST:
+        return None
+    if after is None:
+        start = _of_subsamples(model, terms, power, rng)
+        if start is None:
+            return None
+        mean, target = _near_mode(model, batches, start, power), model
+    else:
+        target, mean = after
+        mean = laplace(target, batches, mean, power, tol=_NEAR).mean
+    whole = expansion_of(model, mean, batches)
+    precision = target.gaussian_target(mean, None, [])[1] + power * whole.precision
+    gaussian = Gaussian(mean, chol_of_inverse(precision))
+    reach = reach_of(np.linalg.cholesky(precision))
+    sizes = np.concatenate([model.remainders(*gaussian, batch) for batch in batches])
+    if not np.isfinite(sizes).all():
+        return None
+    points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
+    points = mean + points @ gaussian.chol.T
+    drawn = partial(_drawn, model, terms, whole, reach, sizes)
+    pilot = drawn(_PILOT, rng)
+    error = power * error_of(model, pilot, points)
+    n_drawn = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+    if n_drawn > _LARGEST * n:
+        return None
+    return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
+
+
+def reach_of(root):
+    """Where an expansion ends, by a root of the precision of the posterior.
+
+    Far out the difference of two quadratics is no small thing beside a likelihood that is linear.
+    Nothing is there of a posterior like this, which `error_of_weights` looks at.
+    """
+    return root / (np.sqrt(len(root)) + _FAR)
+
+
+def _of_subsamples(model, terms, power, rng):
+    """Laplace's approximation by rows that stand for all; None where there may be several modes."""
+    n, found = len(terms.weight), None
+    size = min(max(_FIRST, _PER_COORDINATE * model.n_coordinates), n // 2)
+    while found is None or size <= _LARGEST * n:
+        some = terms.uniform(size, rng)
+        if found is None:
+            starts = model.starts([some])
+            if len(starts) > 1:
+                return None
+        found = laplace(model, [some], found.mean if found else starts[0], power, tol=_NEAR)
+        size *= _GROWTH
+    return found
+
+
+def _near_mode(model, batches, start, power):
+    """A point (d,) near the mode of all rows, by their gradients in the metric of ``start``.
+
+    Where steps do not come nearer, as of columns that the rows of ``start`` do not know, they are
+    Newton's.
+    """
+    (mean, chol), before = start, np.inf
+    for _ in range(_MAX_STEPS):
+        scaled = model.log_joint_gradient(mean[None], batches, power)[1][0] @ chol
+        length = np.linalg.norm(scaled)
+        if length < _OFF:
+            return mean
+        if not length < _NEARER * before:
+            break
+        mean, before = mean + chol @ scaled, length
+    return laplace(model, batches, start.mean, power, tol=_NEAR).mean
+
+
+def _drawn(model, terms, whole, reach, sizes, n, rng):
+    """A `Sample` of about so many terms, most of them drawn by sizes of their remainders."""
+    batches, strata = terms.drawn(sizes, n, rng)
+    mean = whole.centre
+    strata = [
+        [(part, expansion_of(model, mean, [part])) for part in parts if len(part.weight)]
+        for parts in strata
+    ]
+    of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
+    n_rows = sum(len(batch.weight) for batch in batches)
+    return Sample(whole, whole.plus(of_parts.times(-1.0)), reach, batches, strata, n_rows)
+
+
+def error_of_weights(model, sample, batches, particles, power):
+    """Standard error of log weights of `Particles` by the sample, in nats; None of a large one.
+
+    It is the larger of two: what parts of the sample say, and at a few particles what all rows do.
+    There is none where weights reach as far as the expansion does, either.
+    """
+    w = weights(particles.log_ratio)
+    if w[sample.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
+        return None
+    theta = particles.theta[systematic(w, _N_SEEN, np.random.default_rng(0))]
+    error = power * error_of(model, sample, theta)
+    if error > _MAX_ERROR:
+        return None
+    some = theta[::_EVERY]
+    gap = SampledModel(model, sample)
+    gap = log_likelihood(gap, some, sample.batches) - log_likelihood(model, some, batches)
+    error = max(error, power * float(gap.std()))
+    return error if error <= _MAX_ERROR else None
+
+
+def error_of(model, sample, theta):
+    """Standard error of log weights at points theta (m, d) by the sample, root mean square."""
+    variance = 0.0
+    for parts in sample.strata:
+        k = len(parts)
+        if k > 1:
+            gaps = [model.log_likelihood(theta, part) - one.value(theta) for part, one in parts]
+            variance += k * np.var(gaps, axis=0, ddof=1).mean()
+    return float(np.sqrt(variance))

@@ -1,0 +1,248 @@
+"""Reweighting by an expansion of all rows and remainders of some, against all rows."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from skpmd import (
+    BayesianGLMRegressorPMD,
+    BayesianLogisticRegressionPMD,
+    BayesianOrdinalClassifierPMD,
+)
+from skpmd._rows.rows import Rows
+from skpmd.data import Blocks
+from skpmd.engine.mirror import log_likelihood
+from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._priors import NormalPrior
+from skpmd.proposals import control_variates
+from skpmd.proposals.control_variates import (
+    Expansion,
+    SampledModel,
+    error_of,
+    of_power,
+    sampled,
+)
+
+N = 12_000
+
+
+def rows_of(kind, n=N, seed=0):
+    """Columns, y, and an estimator without its seed."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(4.0, (n, 3))
+    eta = X @ [0.6, -0.4, 0.2] - 0.3
+    if kind == "logistic":
+        return X, rng.random(n) < 1.0 / (1.0 + np.exp(-eta)), BayesianLogisticRegressionPMD
+    if kind == "several classes":
+        return X, (eta[:, None] * [0, 1, 2] + rng.gumbel(size=(n, 3))).argmax(axis=1), (
+            BayesianLogisticRegressionPMD
+        )  # fmt: skip
+    if kind == "ordered classes":
+        y = np.digitize(eta + rng.logistic(size=n), [-1.0, 1.0])
+        return X, y, BayesianOrdinalClassifierPMD
+    if kind == "groups":
+        group = np.arange(n) // 2
+        eta = eta + 0.8 * rng.standard_normal(n // 2)[group]
+        y = rng.random(n) < 1.0 / (1.0 + np.exp(-eta))
+        return np.column_stack([X, group]), y, groups_of
+    mean = np.exp(eta)
+    y = {
+        "poisson": rng.poisson(mean),
+        "negative_binomial": rng.poisson(mean * rng.gamma(2.0, 0.5, n)),
+        "gamma": mean * rng.gamma(2.0, 0.5, n) + 1e-9,
+    }[kind]
+    return X, y, lambda **given: BayesianGLMRegressorPMD(family=kind, **given)
+
+
+def groups_of(**given):
+    return BayesianLogisticRegressionPMD(groups=[3], **given)
+
+
+def by_all_rows(monkeypatch, estimator, X, y, **given):
+    with monkeypatch.context() as patch:
+        patch.setattr(control_variates, "_FEWEST", np.inf)
+        found = estimator(random_state=1, **given).fit(X, y)
+    assert "n_rows_weighed" not in found.diagnostics_
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "logistic", "several classes", "ordered classes", "groups", "poisson", "negative_binomial",
+        "gamma",
+    ],
+)  # fmt: skip
+def test_the_posterior_is_that_of_all_rows(kind, monkeypatch):
+    """Within .03 sd, of which the 4000 particles of both are .02, and 4 % of the sds."""
+    X, y, estimator = rows_of(kind)
+    some = estimator(random_state=0).fit(X, y)
+    whole = by_all_rows(monkeypatch, estimator, X, y)
+    assert some.diagnostics_["n_rows_weighed"] <= 0.3 * N
+    assert some.diagnostics_["log_weight_error"] <= 0.02
+    assert some.n_iter_ == len(some.history_["ess"]) == 1
+    one, other = some.posterior_, whole.posterior_
+    np.testing.assert_array_less(np.abs(one.mean() - other.mean()), 0.03 * other.std())
+    np.testing.assert_allclose(one.std(), other.std(), rtol=0.04)
+    # Integrals of groups have a tolerance of their own, which adds up over all of them.
+    error = np.hypot(one.log_evidence_se, other.log_evidence_se) + 0.1 * (kind == "groups")
+    assert some.log_evidence_ == pytest.approx(whole.log_evidence_, abs=4.0 * error)
+    assert one.log_evidence_se >= some.diagnostics_["log_weight_error"]
+    ess = some.history_["ess"]  # Each round is there once.
+    assert some.n_iter_ == len(ess) == len(np.unique(ess))
+
+
+def test_the_error_of_weights_is_what_it_says():
+    """Of 40 samples: the root mean square of real errors, within a fourth (three of its errors)."""
+    X, y, _ = rows_of("logistic", 6000)
+    model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
+    rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
+    real, said = [], []
+    for seed in range(40):
+        sample = sampled(model, model.terms(rows), [rows.data], 1.0, np.random.default_rng(seed))
+        sd = 1.0 / np.sqrt(np.diag(model.gaussian_target(sample.centre, None, rows.whole())[1]))
+        theta = sample.centre + sd * np.random.default_rng(0).standard_normal((50, 4))
+        by_sample = log_likelihood(SampledModel(model, sample), theta, sample.batches)
+        real.append(by_sample - log_likelihood(model, theta, rows.whole()))
+        said.append(error_of(model, sample, theta))
+    assert np.sqrt(np.mean(np.square(real))) == pytest.approx(
+        np.sqrt(np.mean(np.square(said))), rel=0.25
+    )
+
+
+def test_far_rows_are_in_every_sample():
+    X, y, _ = rows_of("logistic", 6000)
+    X[:3] = np.array([[10.0], [-20.0], [30.0]]) * [0.4, 0.6, 0.0]  # On no class's side.
+    model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
+    rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
+    for seed in range(5):
+        sample = sampled(model, model.terms(rows), [rows.data], 1.0, np.random.default_rng(seed))
+        for row in X[:3]:
+            found = np.flatnonzero((sample.batches[0].X == row).all(axis=1))
+            assert sample.batches[0].weight[found] == pytest.approx([1.0])
+
+
+def test_what_samples_do_not_settle_all_rows_do(monkeypatch):
+    """Few rows of a class: a hundred times as many would be wanted, and there are not as many."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 3))
+    y = rng.random(N) < 1.0 / (1.0 + np.exp(7.0 - X @ [0.6, -0.4, 0.2]))
+    found = BayesianLogisticRegressionPMD(random_state=1).fit(X, y)
+    assert "log_weight_error" not in found.diagnostics_
+
+
+def test_a_wrong_expansion_is_seen_by_all_rows(monkeypatch):
+    """Parts of a sample do not know of it; what is found then is what all rows say."""
+    X, y, estimator = rows_of("logistic")
+    expansion_of, n_rows = control_variates.expansion_of, [N]
+
+    def wrong(model, mean, batches):
+        found = expansion_of(model, mean, batches)
+        is_whole = sum(len(batch.weight) for batch in batches) == n_rows[0]
+        return found._replace(precision=(1.0 + 0.1 * is_whole) * found.precision)
+
+    monkeypatch.setattr(control_variates, "expansion_of", wrong)
+    some = estimator(random_state=0).fit(X, y)
+    assert "log_weight_error" not in some.diagnostics_
+    whole = by_all_rows(monkeypatch, estimator, X, y)
+    np.testing.assert_allclose(some.coef_, whole.coef_, atol=0.03 * whole.coef_std_.max())
+
+
+def test_weights_are_repetitions_and_temperature_is_a_power():
+    X, y, estimator = rows_of("logistic")
+    weighted = estimator(random_state=0).fit(X, y, sample_weight=np.full(N, 2.0))
+    repeated = estimator(random_state=0).fit(np.vstack([X, X]), np.append(y, y))
+    powered = estimator(random_state=0, temperature=0.5).fit(X, y)
+    for one in (weighted, powered):
+        assert one.diagnostics_["n_rows_weighed"] < 0.3 * N
+        gap = np.abs(one.coef_ - repeated.coef_) / repeated.coef_std_
+        assert gap.max() < 0.03
+        np.testing.assert_allclose(one.coef_std_, repeated.coef_std_, rtol=0.04)
+
+
+def test_jobs_and_blocks_change_nothing():
+    X, y, estimator = rows_of("logistic")
+    one = estimator(random_state=0).fit(X, y)
+    two = estimator(random_state=0, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(one.posterior_.particles, two.posterior_.particles)
+    parts = np.array_split(np.arange(N), 5)
+    blocks = Blocks([(X[some], y[some]) for some in parts])
+    three = estimator(random_state=0).fit(blocks)
+    assert three.diagnostics_["n_rows_weighed"] < 0.3 * N
+    np.testing.assert_allclose(one.coef_, three.coef_, atol=0.03 * one.coef_std_.max())
+
+
+def test_a_fit_that_follows_knows_of_all_rows(monkeypatch):
+    """Its prior is a posterior by a sample, of so many coefficients that it retains rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 14))
+    y = X[:, 0] + rng.logistic(size=N) > 0
+    monkeypatch.setattr(control_variates, "TARGET_ERROR", 0.03)
+    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:9000], y[:9000])
+    assert first.diagnostics_["n_rows_weighed"] < 9000
+    second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    second.fit(X[9000:], y[9000:])
+    whole = by_all_rows(monkeypatch, BayesianLogisticRegressionPMD, X, y)
+    gap = np.abs(second.coef_ - whole.coef_) / whole.coef_std_
+    assert gap.max() < 0.06
+
+
+def test_expansions():
+    rng = np.random.default_rng(0)
+
+    def quadratic():
+        root = rng.standard_normal((3, 3))
+        return Expansion(rng.normal(size=3), rng.normal(size=3), root @ root.T, rng.normal())
+
+    one, other, theta = quadratic(), quadratic(), rng.normal(size=(4, 3))
+    both = one.plus(other.times(-2.0))
+    np.testing.assert_allclose(both.value(theta), one.value(theta) - 2.0 * other.value(theta))
+    numeric = [approx_fprime(row, lambda x: both.value(x[None])[0], 1e-6) for row in theta]
+    np.testing.assert_allclose(both.gradient(theta), numeric, rtol=1e-4, atol=1e-4)
+    assert of_power(None, 2.0) is None
+
+
+def test_parts_of_a_stream_are_sampled(monkeypatch):
+    """The same within .03 sd of a stream by all rows of each part; less than half of the rows."""
+    X, y, estimator = rows_of("logistic", 20_000)
+    seen, add = [], LogisticModel.add_log_likelihoods
+
+    def counted(self, table, *given, **how):
+        seen.append(table.size)
+        return add(self, table, *given, **how)
+
+    monkeypatch.setattr(LogisticModel, "add_log_likelihoods", counted)
+
+    def streamed():
+        seen.clear()
+        found = estimator(random_state=0)
+        for part in np.array_split(np.arange(20_000), 4):
+            found.partial_fit(X[part], y[part], classes=[False, True])
+        return found, sum(seen)
+
+    some, n_some = streamed()
+    monkeypatch.setattr(control_variates, "_FEWEST", np.inf)
+    whole, n_whole = streamed()
+    assert n_some < 0.5 * n_whole
+    gap = np.abs(some.coef_ - whole.coef_) / whole.coef_std_
+    assert gap.max() < 0.03
+    np.testing.assert_allclose(some.coef_std_, whole.coef_std_, rtol=0.04)
+
+
+def test_out_of_reach_is_the_expansion_of_all_rows():
+    """There are no rows to look at, and finite values: a cubic fit of them is asked for later."""
+    X, y, estimator = rows_of("logistic")
+    model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
+    rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
+    sample = sampled(model, model.terms(rows), [rows.data], 1.0, np.random.default_rng(0))
+    theta = sample.centre + np.array([[0.01, 0.0, 0.0, 0.0], [9.0, 0.0, 0.0, 0.0]])
+    assert (sample.distances(theta) > 1.0).tolist() == [False, True]
+    value = log_likelihood(SampledModel(model, sample), theta, sample.batches)
+    exact = log_likelihood(model, theta, rows.whole())
+    assert value[0] == pytest.approx(exact[0], abs=0.1)
+    assert value[1] == pytest.approx(sample.whole.value(theta)[1])
+    first = estimator(random_state=0).fit(X[:6000], y[:6000])
+    assert np.isfinite(first.posterior_.log_joint).all()
+    later = estimator(prior=first.posterior_, random_state=0).fit(X[6000:], y[6000:])
+    whole = estimator(random_state=0).fit(X, y)
+    assert np.abs((later.coef_ - whole.coef_) / whole.coef_std_).max() < 0.06
