@@ -5,11 +5,12 @@ the rows' remainders is known well from a few thousand of them. So the particles
 
     Q(theta) + sum over a sample of w_i (l_i(theta) - q_i(theta)),
 
-Q the expansion of all rows at the mode and q_i that of a row: one quadratic, which tilts the prior,
-and the weighted rows of the sample, which take the place of all. Rows are drawn in proportion to
-the size of their remainders, most of them, so that far rows are all there. How far the weights are
-off is seen between parts of the sample. (Control variates for subsampled likelihoods: Bardenet,
-Doucet and Holmes 2017; Quiroz et al. 2019.)
+Q the expansion of all rows at the mode and q_i that of a row: one quadratic, and the weighted rows
+of the sample. A `SampledModel` takes the place of the model, with the sample for its batches. Rows
+are drawn in proportion to the size of their remainders, most of them, so that far rows are all
+there. How far the weights are off is seen between parts of the sample, and at a few particles by
+all rows. (Control variates for subsampled likelihoods: Bardenet, Doucet and Holmes 2017; Quiroz et
+al. 2019.)
 """
 
 from functools import partial, reduce
@@ -40,7 +41,6 @@ _SAFE = 1.2  # A sample is so many times as large as the first one asks for.
 # So many sds beyond the typical distance from the mode is the end, and beyond this share of that
 # way is this share of the weights at most.
 _FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
-
 
 UNCHECKED = "weights by a sample of rows have not been compared with those by all rows"
 
@@ -182,8 +182,11 @@ def sampled(model, terms, batches, power, rng, after=None):
         mean = laplace(target, batches, mean, power, tol=_NEAR).mean
     whole = expansion_of(model, mean, batches)
     precision = target.gaussian_target(mean, None, [])[1] + power * whole.precision
-    gaussian = Gaussian(mean, chol_of_inverse(precision))
-    reach = reach_of(np.linalg.cholesky(precision))
+    try:
+        gaussian = Gaussian(mean, chol_of_inverse(precision))
+        reach = reach_of(np.linalg.cholesky(precision))
+    except np.linalg.LinAlgError:  # It is no mode: dispersions have no concave density.
+        return None
     sizes = np.concatenate([model.remainders(*gaussian, batch) for batch in batches])
     if not np.isfinite(sizes).all():
         return None
