@@ -18,11 +18,10 @@ from skpmd.engine.kde import cholesky
 from skpmd.engine.mirror import log_joint, log_likelihood
 from skpmd.engine.particles import draw_prior, moments
 from skpmd.proposals.control_variates import (
-    UNCHECKED,
     Expansion,
     Sample,
     SampledModel,
-    error_of_weights,
+    checked,
     reach_of,
 )
 from skpmd.proposals.fitted_proposals import proposals_at_optima
@@ -45,17 +44,17 @@ def by_sample_or_all(model, rows, options, rng):
     sample, proposals = _sampled(model, rows, options, rng)
     if sample is not None:
         stand_in, given = SampledModel(model, sample), (options.n_particles, options.power, rng)
-        for last in importance_rounds(stand_in, sample.batches, proposals, *given):
-            notes = {"method": _METHOD, "n_rows_weighed": sample.n_rows}
-            last = last.with_findings(notes=notes, sample=sample)
-            yield last.with_findings(reasons=(*last.findings.reasons, UNCHECKED))
-        error = error_of_weights(model, sample, whole, last.particles, options.power)
-        if error is not None and not convergence_warnings(last):
-            found = {"notes": {**notes, "log_weight_error": error}}
-            last = last._replace(infos=[])  # They have been recorded.
-            yield last.with_findings(**found, sample=sample._replace(error=error))
+        states = (
+            one.with_findings(notes={"method": _METHOD})
+            for one in importance_rounds(stand_in, sample.batches, proposals, *given)
+        )
+        if (yield from checked(states, model, sample, whole, options.power, _is_sound)):
             return
     yield from from_values(model, whole, options, rng)
+
+
+def _is_sound(outcome):
+    return not convergence_warnings(outcome)
 
 
 def _sampled(model, rows, options, rng):

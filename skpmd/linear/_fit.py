@@ -18,7 +18,7 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.linear._span import span_of
-from skpmd.proposals.control_variates import UNCHECKED, SampledModel, error_of_weights, sampled
+from skpmd.proposals.control_variates import SampledModel, checked, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -312,20 +312,14 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         batches = [rows.data] if is_in_memory(rows.data.X) else whole
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
-        stand_in, first = SampledModel(model, sample), None
-        given = stand_in, sample.batches, parameters, options, rng, sample.centre
-        for last in _by_weights_or_moves(*given):
-            first = first or last
-            notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
-            last = last.with_findings(sample=sample, notes=notes)
-            yield last.with_findings(reasons=(*last.findings.reasons, UNCHECKED))
-        error = error_of_weights(model, sample, whole, last.particles, options.power)
-        is_right = error is not None
-        is_right &= first.infos[0].ess >= _MIN_SHARE * options.n_particles
-        if is_right and not convergence_warnings(last):
-            notes = {**notes, "log_weight_error": error}
-            last = last._replace(infos=[])  # They have been recorded.
-            yield last.with_findings(notes=notes, sample=sample._replace(error=error))
+        given = SampledModel(model, sample), sample.batches, parameters, options, rng
+        states = _by_weights_or_moves(*given, sample.centre)
+
+        def is_sound(last):  # There is one round alone where few of its draws are effective.
+            ess = effective_sample_size(last.particles.log_ratio)
+            return ess >= _MIN_SHARE * options.n_particles and not convergence_warnings(last)
+
+        if (yield from checked(states, model, sample, whole, options.power, is_sound)):
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 

@@ -42,7 +42,7 @@ _SAFE = 1.2  # A sample is so many times as large as the first one asks for.
 # way is this share of the weights at most.
 _FAR, _EDGE, _MAX_AT_EDGE = 5.0, 0.85, 1e-3
 
-UNCHECKED = "weights by a sample of rows have not been compared with those by all rows"
+_UNCHECKED = "weights by a sample of rows have not been compared with those by all rows"
 
 
 class Expansion(NamedTuple):
@@ -254,6 +254,24 @@ def _drawn(model, terms, whole, reach, sizes, n, rng):
     of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
     n_rows = sum(len(batch.weight) for batch in batches)
     return Sample(whole, whole.plus(of_parts.times(-1.0)), reach, batches, strata, n_rows)
+
+
+def checked(states, model, sample, batches, power, is_sound):
+    """States of weights by a sample, and a last one that says how far these are off.
+
+    It is there, and True is returned, where ``is_sound(last)`` and all rows agree; see
+    `error_of_weights`.
+    """
+    for last in states:
+        notes = {**last.findings.notes, "n_rows_weighed": sample.n_rows}
+        last = last.with_findings(sample=sample, notes=notes)
+        yield last.with_findings(reasons=(*last.findings.reasons, _UNCHECKED))
+    error = error_of_weights(model, sample, batches, last.particles, power)
+    if error is None or not is_sound(last):
+        return False
+    notes, sample = {**notes, "log_weight_error": error}, sample._replace(error=error)
+    yield last._replace(infos=[]).with_findings(notes=notes, sample=sample)  # They are recorded.
+    return True
 
 
 def error_of_weights(model, sample, batches, particles, power):

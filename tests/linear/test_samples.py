@@ -12,7 +12,6 @@ from skpmd import (
 from skpmd._rows.rows import Rows
 from skpmd.data import Blocks
 from skpmd.engine.mirror import log_likelihood
-from skpmd.linear import _fit
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals import control_variates
@@ -255,7 +254,7 @@ def test_what_ends_before_the_check_says_so(monkeypatch):
     def interrupted(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_fit, "error_of_weights", interrupted)
+    monkeypatch.setattr(control_variates, "error_of_weights", interrupted)
     found = estimator(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         found.fit(X, y)
