@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "parallel": True,  # As many at a time as `-j` of Sphinx says.
     # Its page of times would load scripts from elsewhere.
     "write_computation_times": False,
 }

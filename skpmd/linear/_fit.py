@@ -35,7 +35,7 @@ _FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a d
 # for a tail to no effects, as wide as the prior. Such a share of all draws is theirs. Without them
 # errors of sds were 2 to 9 %, with them 0 to 2 %, of 1 to 12 groups.
 _FEW_GROUPS, _SHARE_OF_SDS = 0.12, 0.3
-_FEW_STEPS = 15  # Of a search for the mode of such a proposal.
+_FEW_STEPS, _CLOSE = 15, 0.1  # Of a search for the mode of such a proposal, to so many sds.
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
@@ -140,7 +140,8 @@ def with_other_sds(model, batches, mixture, power):
         sd = np.linalg.norm(factor[place])
         for height, width in _OTHER_SDS if sd > _FEW_GROUPS else ():
             near = _Near(model, place, mean[place] + height * sd, width * sd)
-            found.append(Proposal(*laplace(near, batches, mean, power, _FEW_STEPS, 1e-3)))
+            start = mean + height * (factor @ factor[place]) / sd  # Of a normal posterior.
+            found.append(Proposal(*laplace(near, batches, start, power, _FEW_STEPS, _CLOSE)))
     if not found:
         return mixture
     of_sds = np.full(len(found), _SHARE_OF_SDS / len(found))
@@ -236,7 +237,9 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
     if model.has_poles and isinstance(parameters.prior, str):  # Earlier ones know of dispersions.
-        model.look_for_exact_rows(rows.whole())
+        is_improper = model.look_for_exact_rows(rows.whole())
+        if is_improper and parameters.moves == "auto":  # Chains would not end where it is highest.
+            parameters = parameters._replace(moves="never")
     by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(
