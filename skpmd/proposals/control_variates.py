@@ -198,7 +198,9 @@ def sampled(model, terms, batches, power, rng, after=None):
     n_drawn = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
     if n_drawn > _LARGEST * n:
         return None
-    return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
+    found = pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
+    misfit = log_likelihood(SampledModel(model, pilot), points, pilot.batches) - whole.value(points)
+    return found._replace(whole=whole._replace(misfit=float(misfit.std())))
 
 
 def reach_of(root):
