@@ -89,4 +89,6 @@ def unlink_inherited_references(app, what, name, obj, options, lines):
 
 def setup(app):
     """Connect the hook above."""
+    # It adds files when all is written, and does not say that it does not mind.
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True
     app.connect("autodoc-process-docstring", unlink_inherited_references, priority=900)

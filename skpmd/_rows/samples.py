@@ -5,7 +5,7 @@ import numpy as np
 from skpmd._rows.rows import stratified_sample
 
 _UNIFORM, _TRIMS = 0.1, 10  # This share of a sample is drawn whatever remainders are.
-_PARTS, _ROUNDING = 32, 1e-9  # Parts that a sample is seen in.
+_PARTS, _ROUNDING = 16, 1e-9  # Parts that a sample is seen in.
 
 
 class RowTerms:

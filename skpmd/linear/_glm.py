@@ -378,7 +378,7 @@ class GeneralisedLinearModel(LinearModel):
 
         return np.concatenate(list(in_order(of, pieces([batch], self.table_size, nodes.n_numbers))))
 
-    def _third_derivatives(self, mean, chol, batches):
+    def third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their predictors."""
         k = len(self.family.dispersions.names)
         w = len(mean) - k
