@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
-from skpmd._rows.table import is_in_memory
+from skpmd._rows.samples import together
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
@@ -317,8 +317,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     sample = None
     takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
     if takes_samples and parameters.moves != "always":
-        # Of rows in memory one batch leaves more to large products of matrices.
-        batches = [rows.data] if is_in_memory(rows.data.X) else whole
+        batches = together(rows, whole)
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
         given = SampledModel(model, sample), sample.batches, parameters, options, rng

@@ -149,7 +149,9 @@ class SampledModel:
         self._model, self._sample = model, sample
 
     def __getattr__(self, name):
-        """What the likelihood does not change."""
+        """What the likelihood does not change; gradients are of the rows of the sample alone."""
+        if name.endswith("_gradient"):
+            raise AttributeError(f"A sample of rows has no {name}.")
         return getattr(self._model, name)
 
     def log_likelihood(self, theta, batch):
