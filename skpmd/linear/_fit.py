@@ -327,7 +327,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
             ess = effective_sample_size(last.particles.log_ratio)
             return ess >= _MIN_SHARE * options.n_particles and not convergence_warnings(last)
 
-        if (yield from checked(states, model, sample, whole, options.power, is_sound)):
+        if (yield from checked(states, model, sample, batches, options.power, is_sound)):
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 
