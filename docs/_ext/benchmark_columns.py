@@ -233,7 +233,6 @@ IN_STUDY = {
         "pmd_cpu": "CPU seconds of our fit, mean over seeds",
         "pmd_ess": "effective sample size of our particles, mean over seeds",
         "ratio": "CPU seconds of NUTS for as many effective draws, its warm-up in, over ours",
-        "ratio_as_is": "CPU seconds of that run of NUTS over ours, whatever they are worth",
         "sd": "estimated sd of groups, or its posterior mean; .9 was drawn from",
         "sd_gap": "estimated group sd less the posterior mean; crossed: the largest",
         "seed": "seed of the fit",

@@ -9,7 +9,7 @@ _UNIFORM, _TRIMS = 0.1, 10  # This share of a sample is drawn whatever remainder
 _PARTS, _ROUNDING = 16, 1e-9  # Parts that a sample is seen in.
 
 
-def together(rows, whole):
+def in_one_batch(rows, whole):
     """All rows: those in memory are one batch, which leaves more to large products of matrices."""
     return [rows.data] if is_in_memory(rows.data.X) else whole
 

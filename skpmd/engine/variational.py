@@ -15,7 +15,7 @@ from skpmd._runtime.call import phase
 
 _MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
-_SHORTEST = 1e-6  # A step that is halved to less of itself leads nowhere.
+_SHORTEST = 1e-6  # Steps that are halved to less of themselves, twice, lead nowhere.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
 _MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
 
@@ -56,6 +56,7 @@ def newton(target, solve, mean, at, max_iter, tol):
     first mean, and ``solve`` maps such a tuple to the step. Steps end where the next would be
     shorter than ``tol``. The last value says whether they did.
     """
+    was_short = False
     for _ in range(max_iter):
         with np.errstate(over="ignore", invalid="ignore"):
             move = solve(at)
@@ -78,8 +79,9 @@ def newton(target, solve, mean, at, max_iter, tol):
             overshot |= bool(left <= -_MAX_OVERSHOOT)
             length *= 0.5
         mean, at = mean + length * move, ahead
-        if length < _SHORTEST:  # The next would be as short.
+        if was_short and length < _SHORTEST:
             break
+        was_short = length < _SHORTEST
     return mean, at, False
 
 

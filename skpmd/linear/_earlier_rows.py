@@ -242,7 +242,8 @@ def _reduced(model, rows, n_numbers, posterior, before, sample):
     if sample is None:
         rest = _normal(model, [rows], mean, chol, posterior)
     else:
-        rest = _normal(model, sample.batches, mean, chol, posterior).plus(sample.rest)
+        rest = _normal(model, sample.batches, mean, chol, posterior)
+        rest = rest.plus(sample.rest.averaged(mean, chol @ chol.T))
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_retained[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size

@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
-from skpmd._rows.samples import together
+from skpmd._rows.samples import in_one_batch
 from skpmd._runtime.threads import each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
@@ -53,8 +53,11 @@ _MIN_UNMOVED = 0.1
 # Modes of a share of e^-15 are none, and those that are nearer than half an sd are one; others have
 # at least such a share of the draws, in units of that of the largest.
 _MIN_LOG_MASS, _SAME_MODE, _MIN_MODE_SHARE = -15.0, 0.5, 0.1
-# Weights are the last word with moves="never" alone.
-_UNMOVED = "set moves='auto', or raise n_particles"
+# Weights are the last word with moves="never", and of an improper posterior, alone.
+_UNMOVED = {
+    "never": "set moves='auto', or raise n_particles",
+    "improper": "leave out the columns that y was computed from",
+}
 _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
 _TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
 
@@ -244,8 +247,9 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
     if model.has_poles and isinstance(parameters.prior, str):  # Earlier ones know of dispersions.
         is_improper = model.look_for_exact_rows(rows.whole())
-        if is_improper and parameters.moves == "auto":  # Chains would not end where it is highest.
-            parameters = parameters._replace(moves="never")
+        # Chains would not end where it is highest; a hierarchical prior has nothing else.
+        if is_improper and parameters.moves == "auto" and not hierarchical:
+            parameters = parameters._replace(moves="improper")
     by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(
@@ -264,7 +268,11 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     with bar_of_rounds() as report:
         outcome = drive(states, report)
     chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
-    return outcome, len(outcome.infos), Remedies(_UNMOVED, chains)
+    return (
+        outcome,
+        len(outcome.infos),
+        Remedies(_UNMOVED.get(parameters.moves, _UNMOVED["never"]), chains),
+    )
 
 
 def takes_steps(parameters, options):
@@ -317,7 +325,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     sample = None
     takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
     if takes_samples and parameters.moves != "always":
-        batches = together(rows, whole)
+        batches = in_one_batch(rows, whole)
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
         given = SampledModel(model, sample), sample.batches, parameters, options, rng
@@ -338,6 +346,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
     Where there is an expansion ``near`` the only mode, of rows that stand for all, there are none.
     """
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
+    remedy = _UNMOVED.get(parameters.moves)
     if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
         yield model.exact_draws(batches, n, power, rng)
         return
@@ -354,7 +363,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
     if parameters.moves != "always":
         # Each mode has so many draws at first, and one of them may have all mass.
         near_prior = not is_own and _are_near_prior(model, batches, modes)
-        is_last = parameters.moves == "never" or near_prior
+        is_last = remedy is not None or near_prior
         min_share = 0.0 if is_last else _MIN_SHARE / len(modes)
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
@@ -363,12 +372,12 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
             if len(modes) > 1 or near_prior or len(mixture[0]) > n_whole:
                 outcome = outcome.with_findings(disagreement=None)
             share = first.infos[0].ess / n
-            few = parameters.moves == "never" and share < _MIN_UNMOVED
-            reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()
+            few = remedy is not None and share < _MIN_UNMOVED
+            reasons = (f"only {share:.1%} of the draws are effective: {remedy}",) if few else ()
             notes = {"method": f"importance reweighting of {source}"}
             yield outcome.with_findings(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
-        if parameters.moves == "never" or near is not None or not failed:
+        if remedy is not None or near is not None or not failed:
             return
         log_ratio = outcome.particles.log_ratio
         notes = {

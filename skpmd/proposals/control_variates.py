@@ -35,6 +35,9 @@ _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
 # A cubic of so few products is found at once; else where a quadratic asks for so many rows that
 # their weights cost as much: those of a row cost so many products for each coordinate.
 _FEW_PRODUCTS, _WORTH = 1e8, 10_000
+_HOPE = (
+    16  # A cubic asks for a thirtieth of what a quadratic does, or less; it is to be few enough.
+)
 _AT_ONCE = 256  # Particles whose cubics are found together.
 _PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
@@ -88,6 +91,13 @@ class Expansion(NamedTuple):
         d = len(self.third)
         along = (u @ self.third.reshape(d, -1)).reshape(-1, d, d)
         return (along @ u[..., None])[..., 0]
+
+    def averaged(self, mean, cov):
+        """The quadratic of its mean gradient and curvature under a Gaussian."""
+        slope, value = self.gradient(mean), float(self.value(mean[None])[0])
+        if self.third is not None:
+            slope = slope + 0.5 * np.einsum("ijk,jk->i", self.third, cov)
+        return Expansion(mean, slope, self.curvature(mean), value, self.misfit)
 
     def plus(self, other):
         """The sum of two, about the centre of this one."""
@@ -249,18 +259,18 @@ def sampled(model, terms, batches, power, rng, after=None):
     def looked_at(expansion, chol=None):
         pilot = drawn(expansion, chol, _PILOT)
         error = power * error_of(model, pilot, points)
-        return pilot, int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+        return pilot, np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2)
 
     expansion, chol, n_drawn = whole, None, n
     n_products = n * model.n_logits * len(mean) ** 2 if model.has_third_derivatives else np.inf
     if n_products * len(mean) > _FEW_PRODUCTS:
         pilot, n_drawn = looked_at(expansion)
-    if n_products < n_drawn * _WORTH:
+    if n_products < min(n_drawn, n) * _WORTH and n_drawn < _HOPE * n:
         expansion, chol = expansion_of(model, mean, batches, gaussian.chol), gaussian.chol
         pilot, n_drawn = looked_at(expansion, chol)
     if n_drawn > _LARGEST * n:
         return None
-    found = pilot if n_drawn <= _PILOT else drawn(expansion, chol, n_drawn)
+    found = pilot if n_drawn <= _PILOT else drawn(expansion, chol, int(n_drawn))
     misfit = log_likelihood(SampledModel(model, pilot), points, pilot.batches) - whole.value(points)
     return found._replace(whole=whole._replace(misfit=float(misfit.std())))
 

@@ -389,6 +389,7 @@ def test_exact_functions_of_the_columns_are_named(family):
             found = fitted(family, y=of_rows)
         assert "exact function of the columns" in str(caught[0].message)
         np.testing.assert_allclose(found.predict(X), of_rows, rtol=0.02, atol=0.02)
+        assert not any("moves='auto'" in str(one.message) for one in caught)
     if family == "normal":
         rows = np.tile(X, (10, 1))  # One row is off, which the first look at some does not see.
         rare = np.where(np.arange(len(rows)) == 7, 0.6, 0.3)
