@@ -6,8 +6,9 @@ import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
+from skpmd._rows.rows import are_in_memory
 from skpmd._rows.table import is_in_memory
-from skpmd._runtime.threads import each
+from skpmd._runtime.threads import are_distributed, each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
 from skpmd.engine.loop import Outcome, drive, states_of_fit
@@ -17,6 +18,7 @@ from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._sites import expectation_propagation
 from skpmd.linear._span import span_of
 from skpmd.proposals.control_variates import SampledModel, checked, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
@@ -39,6 +41,10 @@ _FEW_STEPS = 15  # Of a search for the mode of such a proposal.
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
+# Log weights of so many draws from a Gaussian have a variance above this where few of its draws are
+# effective even once it has been improved: a variance of 1 leaves a third of them. Of chains that
+# are whitened up to a factor so few mirror steps are as good as many.
+_N_TRIED, _HOPELESS, _ROUGH_STEPS = 64, 30.0, 2
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
@@ -338,6 +344,14 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
         modes = [(laplace(model, batches, start, power), 1.0)]
     else:
         modes = [None] if is_own else modes_of(model, batches, power)
+    if start is None and not is_own and parameters.moves != "never":
+        gaussian = _of_many_coordinates(model, batches, modes[0][0], parameters, power)
+        if gaussian is not None:
+            notes = {"method": f"Hamiltonian moves from {source}"}
+            given = [Proposal(gaussian.mean, gaussian.chol)], n, power, rng, True
+            for outcome in move_from_proposals(model, batches, *given):
+                yield outcome.with_findings(notes=notes)
+            return
     mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first, n_whole = {}, None, len(mixture[0])
     if not is_own and not model.is_log_concave:
@@ -369,6 +383,27 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
     notes = {"method": f"Hamiltonian moves from {source}", **notes}
     for outcome in move_from_proposals(model, batches, mixture[0], n, power, rng):
         yield outcome.with_findings(notes=notes)
+
+
+def _of_many_coordinates(model, batches, mode, parameters, power):
+    """The Gaussian that whitens chains where weights of so many coordinates have no chance.
+
+    None where they have, or coordinates are few, or tails are none of a Gaussian.
+    """
+    is_known = model.is_log_concave and np.isinf(model.tail_df)
+    is_known &= parameters.proposal in ("auto", "mirror")
+    if not is_known or model.n_coordinates <= _MAX_SKEWED:
+        return None
+    found = None
+    if hasattr(model, "derivatives_at") and are_in_memory(batches) and not are_distributed(batches):
+        found = expectation_propagation(model, batches, mode, power)
+    if found is None:
+        found = variational_mirror_descent(model, batches, mode, power, _ROUGH_STEPS)
+    if parameters.moves == "always":
+        return found
+    z = np.random.default_rng(0).standard_normal((_N_TRIED, model.n_coordinates))
+    log_joint = _log_joint(model, batches, power, found.mean + z @ found.chol.T)
+    return found if np.var(log_joint + 0.5 * (z**2).sum(axis=1)) > _HOPELESS else None
 
 
 def name_of(proposal):

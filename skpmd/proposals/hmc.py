@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import strmm
 
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
@@ -23,10 +24,14 @@ from skpmd.proposals.splitting import FreeFlight, StiffFlow
 N_CHAINS = 32
 _ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
 _INNER_ACCEPT = 0.9  # Steps inside a flow are adapted to this: it counts in the former too.
-_LENGTH = 0.5 * np.pi  # A trajectory is a quarter of a period of the standard normal.
+# A trajectory is a quarter of a period of the standard normal, times a factor from this range.
+_LENGTH, _LENGTHS = 0.5 * np.pi, (0.5, 1.5)
 MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
 _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
+# Of many coordinates, whose whitening keeps its shape, this takes less, trajectories are a little
+# longer and of more equal length, and a look at the diagnostics costs as much as so many iterations.
+_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (10, 15), (1.0, 1.4), 60, 15
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
@@ -60,6 +65,9 @@ class Target(NamedTuple):
     # ``jump(theta, rng) -> (moved, log Jacobian (n_chains,))``, for what gradients do not do well:
     # a reversible proposal, which is accepted or not after each trajectory.
     jump: Any = None
+    # Whether the first whitening is right but for its scale, and more coordinates than a warm-up has
+    # draws of. Its shape is then kept, and inside trajectories it is in single precision.
+    is_shaped: bool = False
     shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
     restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
 
@@ -104,11 +112,13 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
     arguments go on.
     """
     chains, shown = _Whitened(target, *(whitening if at is None else at.whitening)), target.shown
+    windows = _SHAPED_WINDOWS if target.is_shaped else _WINDOWS
+    first_look, chunk = (_SHAPED_FIRST, _SHAPED_CHUNK) if target.is_shaped else (_CHUNK, _CHUNK)
     if at is None:
         first_step = np.log(_FIRST_STEP * start.shape[1] ** -0.25)
         log_steps = first_step, min(first_step, np.log(chains.flow.first_step))
-        at = _Look(0, _WINDOWS[0], whitening, chains.at(start), log_steps, 1, 0.0)
-    while at.n_windows < len(_WINDOWS):
+        at = _Look(0, windows[0], whitening, chains.at(start), log_steps, 1, 0.0)
+    while at.n_windows < len(windows):
         # A chain that starts where the density is steep would never move by a step for the others.
         adapt = np.mean if at.n_gradients > 1 else _harmonic_mean
         length = at.length
@@ -121,9 +131,9 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
             yield found
             return
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-        n, following = at.n_windows + 1, _WINDOWS[at.n_windows + 1 :]
+        n, following = at.n_windows + 1, windows[at.n_windows + 1 :]
         # The last window tells what an iteration takes.
-        length = following[0] if following else _affordable(_CHUNK, work, spent / length)
+        length = following[0] if following else _affordable(first_look, work, spent / length)
         whitening = Gaussian(chains.mean, chains.chol)
         at = _Look(n, length, whitening, state, log_steps, n_gradients, work)
         yield found._replace(at=at)
@@ -137,7 +147,7 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter
         each, left = spent / at.length, max_iter - len(draws[0])
-        length = _affordable(min(max(_CHUNK, len(draws[0]) // 4), left), work, each)
+        length = _affordable(min(max(chunk, len(draws[0]) // 4), left), work, each)
         at = at._replace(
             length=0 if done else length, state=state, n_gradients=n_gradients, work=work,
             draws=draws, accepts=accepts,
@@ -174,6 +184,10 @@ class _Whitened:
     def __init__(self, target, mean, chol):
         self._target, self.mean, self.chol, stiff = target, mean, chol, target.stiff
         self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
+        self.lengths = _SHAPED_LENGTHS if target.is_shaped else _LENGTHS
+        self._single = None
+        if target.is_shaped and target.inside is not None:
+            self._single = np.asfortranarray(chol, dtype=np.float32)
 
     def position(self, z):
         return self.mean + z @ self.chol.T
@@ -187,6 +201,11 @@ class _Whitened:
         """The gradient inside a trajectory."""
         if self._target.inside is None:
             return self.evaluate(z).gradient
+        if self._single is not None:
+            z = np.asfortranarray(z, dtype=np.float32)
+            theta = self.mean + strmm(1.0, self._single, z, side=1, lower=1, trans_a=1)
+            gradient = np.asfortranarray(self._target.inside(theta), dtype=np.float32)
+            return strmm(1.0, self._single, gradient, side=1, lower=1, overwrite_b=1)
         return self._target.inside(self.position(z)) @ self.chol
 
     def at(self, theta):
@@ -198,9 +217,13 @@ class _Whitened:
         A covariance of n draws in d dimensions errs by a share of sqrt(d / n), more where they hang
         together. Half the difference of two independent ones has the same noise as their mean, and
         so it tells how far to go from the covariance of now, which is I here, towards that mean
-        (the linear shrinkage of Ledoit and Wolf 2004).
+        (the linear shrinkage of Ledoit and Wolf 2004). Where there are not even as many draws as
+        coordinates nothing but its trace is known.
         """
         d = zs.shape[-1]
+        if self._target.is_shaped:
+            z = zs.reshape(-1, d)
+            return self._rescaled(z.mean(axis=0), np.sqrt(z.var(axis=0).mean()), state)
         one, other = (np.cov(half.reshape(-1, d).T).reshape(d, d) for half in (zs[::2], zs[1::2]))
         found = 0.5 * (one + other) - np.eye(d)
         noise = np.sum((one - other) ** 2) / 4.0
@@ -211,6 +234,13 @@ class _Whitened:
             return self, state
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
         chains = _Whitened(self._target, mean, self.chol @ factor)
+        return chains, chains.at(self.position(state.z))
+
+    def _rescaled(self, centre, factor, state):
+        """The same, but z = centre becomes zero, and what is as long as the factor one."""
+        if not factor > 0.0:  # None has moved.
+            return self, state
+        chains = _Whitened(self._target, self.position(centre), factor * self.chol)
         return chains, chains.at(self.position(state.z))
 
     def jumped(self, state, rng):
@@ -233,7 +263,7 @@ def _advance(chains, at, rng, adapt=None):
     zs, accepts, taken, work = [], [], 0, 0.0
     for t in counted(range(n), "Hamiltonian moves", n):
         tick()
-        length, step = _LENGTH * rng.uniform(0.5, 1.5), np.exp(inner)
+        length, step = _LENGTH * rng.uniform(*chains.lengths), np.exp(inner)
         leaps = max(1, int(np.ceil(length / np.exp(outer))))
         state, accept, inner_accept = _iterate(chains, state, length / leaps, step, leaps, rng)
         state = chains.jumped(state, rng)
