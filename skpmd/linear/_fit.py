@@ -41,10 +41,10 @@ _FEW_STEPS = 15  # Of a search for the mode of such a proposal.
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
-# Log weights of so many draws from a Gaussian have a variance above this where few of its draws are
-# effective even once it has been improved: a variance of 1 leaves a third of them. Of chains that
-# are whitened up to a factor so few mirror steps are as good as many.
-_N_TRIED, _HOPELESS, _ROUGH_STEPS = 64, 30.0, 2
+# Weights have no chance where those of so many draws of a first Gaussian have a logarithm of more
+# than this variance: one of 1 leaves a third of the draws effective. A mode within this many
+# posterior sds is enough for it.
+_N_TRIED, _HOPELESS, _ROUGH = 64, 100.0, 0.1
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
@@ -340,18 +340,18 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
         yield model.exact_draws(batches, n, power, rng)
         return
     is_own = hasattr(model, "conditional_components")
-    if start is not None:
-        modes = [(laplace(model, batches, start, power), 1.0)]
-    else:
-        modes = [None] if is_own else modes_of(model, batches, power)
-    if start is None and not is_own and parameters.moves != "never":
-        gaussian = _of_many_coordinates(model, batches, modes[0][0], parameters, power)
+    if start is None and not is_own:
+        gaussian = _of_many_coordinates(model, batches, parameters, power)
         if gaussian is not None:
             notes = {"method": f"Hamiltonian moves from {source}"}
             given = [Proposal(gaussian.mean, gaussian.chol)], n, power, rng, True
             for outcome in move_from_proposals(model, batches, *given):
                 yield outcome.with_findings(notes=notes)
             return
+    if start is not None:
+        modes = [(laplace(model, batches, start, power), 1.0)]
+    else:
+        modes = [None] if is_own else modes_of(model, batches, power)
     mixture = proposal_components(model, batches, parameters.proposal, power, modes)
     notes, first, n_whole = {}, None, len(mixture[0])
     if not is_own and not model.is_log_concave:
@@ -385,20 +385,18 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
         yield outcome.with_findings(notes=notes)
 
 
-def _of_many_coordinates(model, batches, mode, parameters, power):
+def _of_many_coordinates(model, batches, parameters, power):
     """The Gaussian that whitens chains where weights of so many coordinates have no chance.
 
-    None where they have, or coordinates are few, or tails are none of a Gaussian.
+    None where they have, or are asked for, or coordinates are few, or tails are none of a Gaussian.
     """
     is_known = model.is_log_concave and np.isinf(model.tail_df)
-    is_known &= parameters.proposal in ("auto", "mirror")
+    is_known &= parameters.proposal in ("auto", "mirror") and parameters.moves != "never"
     if not is_known or model.n_coordinates <= _MAX_SKEWED:
         return None
-    found = None
+    found = laplace(model, batches, model.starts(batches)[0], power, tol=_ROUGH)
     if hasattr(model, "derivatives_at") and are_in_memory(batches) and not are_distributed(batches):
-        found = expectation_propagation(model, batches, mode, power)
-    if found is None:
-        found = variational_mirror_descent(model, batches, mode, power, _ROUGH_STEPS)
+        found = expectation_propagation(model, batches, found, power) or found
     if parameters.moves == "always":
         return found
     z = np.random.default_rng(0).standard_normal((_N_TRIED, model.n_coordinates))

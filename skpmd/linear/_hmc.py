@@ -27,7 +27,7 @@ _MIN_PRECISION = 1e-6
 def move_from_proposals(model, batches, components, n_particles, power, rng, is_shaped=False):
     """Chains that start from around the plain component of a proposal mixture.
 
-    ``is_shaped`` says of that what a `Target` says of a whitening. Each check of R-hat yields an `Outcome` with ``chains``.
+    ``is_shaped`` is as of a `Target`. Each check of R-hat yields an `Outcome` with ``chains``.
     """
     plain = next(one for one in components if not one.axes.size and one.hierarchy is None)
     start = starts([plain], [1.0], rng)

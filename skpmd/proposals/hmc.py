@@ -29,9 +29,10 @@ _LENGTH, _LENGTHS = 0.5 * np.pi, (0.5, 1.5)
 MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
 _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
-# Of many coordinates, whose whitening keeps its shape, this takes less, trajectories are a little
-# longer and of more equal length, and a look at the diagnostics costs as much as so many iterations.
-_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (10, 15), (1.0, 1.4), 60, 15
+# A whitening that keeps its shape takes fewer. Trajectories may be of more equal lengths there,
+# and diagnostics, which take as long as some iterations, are looked at first after so many.
+_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (8, 12), (0.95, 1.3), 70, 15
+_SHAPED_STEP = 1.1
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
@@ -65,8 +66,8 @@ class Target(NamedTuple):
     # ``jump(theta, rng) -> (moved, log Jacobian (n_chains,))``, for what gradients do not do well:
     # a reversible proposal, which is accepted or not after each trajectory.
     jump: Any = None
-    # Whether the first whitening is right but for its scale, and more coordinates than a warm-up has
-    # draws of. Its shape is then kept, and inside trajectories it is in single precision.
+    # Whether the first whitening is right but for its scale, where coordinates are more than draws
+    # of a warm-up. Its shape is then kept, and inside trajectories it is in single precision.
     is_shaped: bool = False
     shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
     restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
@@ -115,7 +116,8 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
     windows = _SHAPED_WINDOWS if target.is_shaped else _WINDOWS
     first_look, chunk = (_SHAPED_FIRST, _SHAPED_CHUNK) if target.is_shaped else (_CHUNK, _CHUNK)
     if at is None:
-        first_step = np.log(_FIRST_STEP * start.shape[1] ** -0.25)
+        first_step = _SHAPED_STEP if target.is_shaped else _FIRST_STEP
+        first_step = np.log(first_step * start.shape[1] ** -0.25)
         log_steps = first_step, min(first_step, np.log(chains.flow.first_step))
         at = _Look(0, windows[0], whitening, chains.at(start), log_steps, 1, 0.0)
     while at.n_windows < len(windows):
@@ -202,10 +204,9 @@ class _Whitened:
         if self._target.inside is None:
             return self.evaluate(z).gradient
         if self._single is not None:
-            z = np.asfortranarray(z, dtype=np.float32)
-            theta = self.mean + strmm(1.0, self._single, z, side=1, lower=1, trans_a=1)
-            gradient = np.asfortranarray(self._target.inside(theta), dtype=np.float32)
-            return strmm(1.0, self._single, gradient, side=1, lower=1, overwrite_b=1)
+            theta = self.mean + strmm(1.0, self._single, z.astype(np.float32).T, lower=1).T
+            gradient = self._target.inside(theta).astype(np.float32)
+            return strmm(1.0, self._single, gradient.T, lower=1, trans_a=1).T
         return self._target.inside(self.position(z)) @ self.chol
 
     def at(self, theta):
