@@ -42,8 +42,8 @@ _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
 # Weights have no chance where those of so many draws of a first Gaussian have a logarithm of more
-# than this variance: one of 1 leaves a third of the draws effective. A mode within this many
-# posterior sds is enough for it.
+# than this variance: one of 1 leaves a third of the draws effective. A mode within so many
+# posterior sds a coordinate, root mean square, is enough for it.
 _N_TRIED, _HOPELESS, _ROUGH = 64, 100.0, 0.1
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
@@ -394,7 +394,8 @@ def _of_many_coordinates(model, batches, parameters, power):
     is_known &= parameters.proposal in ("auto", "mirror") and parameters.moves != "never"
     if not is_known or model.n_coordinates <= _MAX_SKEWED:
         return None
-    found = laplace(model, batches, model.starts(batches)[0], power, tol=_ROUGH)
+    tol = _ROUGH * np.sqrt(model.n_coordinates)
+    found = laplace(model, batches, model.starts(batches)[0], power, tol=tol)
     if hasattr(model, "derivatives_at") and are_in_memory(batches) and not are_distributed(batches):
         found = expectation_propagation(model, batches, found, power) or found
     if parameters.moves == "always":

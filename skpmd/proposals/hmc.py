@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.blas import strmm
+from scipy.linalg.blas import dtrmm, strmm
 
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
@@ -31,8 +31,8 @@ _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
 _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
 # A whitening that keeps its shape takes fewer. Trajectories may be of more equal lengths there,
 # and diagnostics, which take as long as some iterations, are looked at first after so many.
-_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (8, 12), (0.95, 1.3), 70, 15
-_SHAPED_STEP = 1.1
+_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (8, 12), (0.9, 1.3), 75, 15
+_SHAPED_STEP, _SHAPED_ACCEPT = 1.2, 0.83
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
@@ -187,16 +187,20 @@ class _Whitened:
         self._target, self.mean, self.chol, stiff = target, mean, chol, target.stiff
         self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
         self.lengths = _SHAPED_LENGTHS if target.is_shaped else _LENGTHS
-        self._single = None
+        self.accept, self._single = _SHAPED_ACCEPT if target.is_shaped else _ACCEPT, None
         if target.is_shaped and target.inside is not None:
             self._single = np.asfortranarray(chol, dtype=np.float32)
 
     def position(self, z):
+        if self._target.is_shaped and z.ndim == 2:
+            return self.mean + dtrmm(1.0, self.chol.T, z.T, trans_a=1).T
         return self.mean + z @ self.chol.T
 
     def evaluate(self, z):
         with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
             values, gradients = self._target.log_joint_gradient(self.position(z))
+            if self._target.is_shaped:
+                return _State(z, values, dtrmm(1.0, self.chol.T, gradients.T).T)
             return _State(z, values, gradients @ self.chol)
 
     def gradient_inside(self, z):
@@ -275,7 +279,7 @@ def _advance(chains, at, rng, adapt=None):
         if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             # One step may be the whole trajectory, and none is longer.
-            outer = metropolis.adapted(outer, adapt(accept), _ACCEPT, t)
+            outer = metropolis.adapted(outer, adapt(accept), chains.accept, t)
             outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
             inner = min(metropolis.adapted(inner, inner_accept, _INNER_ACCEPT, t), outer)
     return state, (outer, inner), np.stack(zs, axis=1), np.mean(accepts), taken, work
