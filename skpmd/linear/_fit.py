@@ -388,17 +388,21 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
 def _of_many_coordinates(model, batches, parameters, power):
     """The Gaussian that whitens chains where weights of so many coordinates have no chance.
 
-    None where they have, or are asked for, or coordinates are few, or tails are none of a Gaussian.
+    It is that of expectation propagation for one logit. For several classes Laplace's is as good:
+    its axes are those of the posterior, and chains find its mean and scale themselves. None where
+    weights have a chance, or are asked for, or the model is another.
     """
-    is_known = model.is_log_concave and np.isinf(model.tail_df)
+    of_one = hasattr(model, "derivatives_at")
+    is_known = np.isinf(model.tail_df) and (of_one or model.n_logits > 1)
     is_known &= parameters.proposal in ("auto", "mirror") and parameters.moves != "never"
+    is_known &= are_in_memory(batches) and not are_distributed(batches)
     if not is_known or model.n_coordinates <= _MAX_SKEWED:
         return None
     tol = _ROUGH * np.sqrt(model.n_coordinates)
     found = laplace(model, batches, model.starts(batches)[0], power, tol=tol)
-    if hasattr(model, "derivatives_at") and are_in_memory(batches) and not are_distributed(batches):
-        found = expectation_propagation(model, batches, found, power) or found
-    if parameters.moves == "always":
+    if of_one:
+        found = expectation_propagation(model, batches, found, power)
+    if found is None or parameters.moves == "always":
         return found
     z = np.random.default_rng(0).standard_normal((_N_TRIED, model.n_coordinates))
     log_joint = _log_joint(model, batches, power, found.mean + z @ found.chol.T)

@@ -30,12 +30,14 @@ MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
 _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
 # A whitening that keeps its shape takes fewer. Trajectories may be of more equal lengths there,
-# and diagnostics, which take as long as some iterations, are looked at first after so many.
-_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_FIRST, _SHAPED_CHUNK = (8, 12), (0.9, 1.3), 75, 15
+# and looks are as frequent as their price allows.
+_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_LOOKS = (8, 12), (0.95, 1.3), (70, 10, 8)
 _SHAPED_STEP, _SHAPED_ACCEPT = 1.2, 0.83
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
-_CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
+# Diagnostics are first looked at after so many iterations, then after so many more, and no less than
+# such a part of those so far.
+_LOOKS = 50, 50, 4
 # R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
 _HOPELESS = 0.2
 # Nor is there where the shortest steps, which nearly all trajectories of a window of the warm-up
@@ -114,7 +116,7 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
     """
     chains, shown = _Whitened(target, *(whitening if at is None else at.whitening)), target.shown
     windows = _SHAPED_WINDOWS if target.is_shaped else _WINDOWS
-    first_look, chunk = (_SHAPED_FIRST, _SHAPED_CHUNK) if target.is_shaped else (_CHUNK, _CHUNK)
+    first_look, chunk, share = _SHAPED_LOOKS if target.is_shaped else _LOOKS
     if at is None:
         first_step = _SHAPED_STEP if target.is_shaped else _FIRST_STEP
         first_step = np.log(first_step * start.shape[1] ** -0.25)
@@ -122,7 +124,8 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
         at = _Look(0, windows[0], whitening, chains.at(start), log_steps, 1, 0.0)
     while at.n_windows < len(windows):
         # A chain that starts where the density is steep would never move by a step for the others.
-        adapt = np.mean if at.n_gradients > 1 else _harmonic_mean
+        # One that is whitened well starts where it is not.
+        adapt = np.mean if at.n_gradients > 1 or target.is_shaped else _harmonic_mean
         length = at.length
         state, log_steps, zs, accept, taken, spent = _advance(chains, at, rng, adapt)
         n_gradients, work = at.n_gradients + taken, at.work + spent
@@ -149,7 +152,7 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter
         each, left = spent / at.length, max_iter - len(draws[0])
-        length = _affordable(min(max(chunk, len(draws[0]) // 4), left), work, each)
+        length = _affordable(min(max(chunk, len(draws[0]) // share), left), work, each)
         at = at._replace(
             length=0 if done else length, state=state, n_gradients=n_gradients, work=work,
             draws=draws, accepts=accepts,
