@@ -44,7 +44,7 @@ _MAX_SKEWED = 200
 # Weights have no chance where those of so many draws of a first Gaussian have a logarithm of more
 # than this variance: one of 1 leaves a third of the draws effective. A mode within so many
 # posterior sds a coordinate, root mean square, is enough for it.
-_N_TRIED, _HOPELESS, _ROUGH = 64, 100.0, 0.1
+_N_TRIED, _HOPELESS, _ROUGH = 64, 20.0, 0.1
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,

@@ -35,8 +35,8 @@ _SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_LOOKS = (8, 12), (0.95, 1.3), (70, 10,
 _SHAPED_STEP, _SHAPED_ACCEPT = 1.2, 0.83
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
-# Diagnostics are first looked at after so many iterations, then after so many more, and no less than
-# such a part of those so far.
+# Diagnostics are looked at after so many iterations, and then after so many more, or such a part of
+# those so far.
 _LOOKS = 50, 50, 4
 # R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
 _HOPELESS = 0.2
