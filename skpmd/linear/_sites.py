@@ -40,7 +40,8 @@ def expectation_propagation(model, batches, start, b=1.0):
             piece, site = pair
             X, y, weight = model.design(piece)
             centre, spread = X @ mean, np.einsum("ij,ij->i", X @ cov, X)
-            linear, curved = renewed(model, centre, spread, y, b * weight, site)
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                linear, curved = renewed(model, centre, spread, y, b * weight, site)
             return (linear, curved), X.T @ (linear - curved * centre), (X.T * curved) @ X
 
         renewed_sites = []
