@@ -18,6 +18,7 @@ from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._priors import NormalPrior
 from skpmd.linear._sites import expectation_propagation
 from skpmd.linear._span import span_of
 from skpmd.proposals.control_variates import SampledModel, checked, sampled
@@ -388,12 +389,13 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
 def _of_many_coordinates(model, batches, parameters, power):
     """The Gaussian that whitens chains where weights of so many coordinates have no chance.
 
-    It is that of expectation propagation for one logit. For several classes Laplace's is as good:
-    its axes are those of the posterior, and chains find its mean and scale themselves. None where
-    weights have a chance, or are asked for, or the model is another.
+    It is that of expectation propagation for one logit. For several classes Laplace's has the right
+    axes under a normal prior, and chains find its mean and scale themselves; under a Laplace prior
+    it has not. None where weights have a chance, or are asked for, or the model is another.
     """
     of_one = hasattr(model, "derivatives_at")
-    is_known = np.isinf(model.tail_df) and (of_one or model.n_logits > 1)
+    of_many = model.n_logits > 1 and isinstance(model.prior, NormalPrior)
+    is_known = np.isinf(model.tail_df) and (of_one or of_many)
     is_known &= parameters.proposal in ("auto", "mirror") and parameters.moves != "never"
     is_known &= are_in_memory(batches) and not are_distributed(batches)
     if not is_known or model.n_coordinates <= _MAX_SKEWED:

@@ -62,7 +62,7 @@ def test_renewed_sites_stay_where_moments_are_right():
 
 
 def test_it_has_the_moments_of_long_chains_where_mirror_descent_has_not():
-    """2000 effective draws of the worst coordinate leave .02 of the root mean square gap of means."""
+    """2000 effective draws of the worst coordinate leave .02 of the gaps of means."""
     X, y = rows_of(100, 50, 2)
     given = {"random_state": 0, "moves": "always", "n_particles": 8000}
     chains = BayesianLogisticRegressionPMD(**given, scale=None, intercept_prior_scale=1.0)
