@@ -22,22 +22,11 @@ from skpmd.engine.variational import Gaussian
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
-_ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
 _INNER_ACCEPT = 0.9  # Steps inside a flow are adapted to this: it counts in the former too.
-# A trajectory is a quarter of a period of the standard normal, times a factor from this range.
-_LENGTH, _LENGTHS = 0.5 * np.pi, (0.5, 1.5)
+_LENGTH = 0.5 * np.pi  # A trajectory is a quarter of a period of the standard normal.
 MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
-_WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
-# A whitening that keeps its shape takes fewer. Trajectories may be of more equal lengths there,
-# and looks are as frequent as their price allows.
-_SHAPED_WINDOWS, _SHAPED_LENGTHS, _SHAPED_LOOKS = (8, 12), (0.95, 1.3), (70, 10, 8)
-_SHAPED_STEP, _SHAPED_ACCEPT = 1.2, 0.83
-_FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
-# Diagnostics are looked at after so many iterations, and then after so many more, or such a part of
-# those so far.
-_LOOKS = 50, 50, 4
 # R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
 _HOPELESS = 0.2
 # Nor is there where the shortest steps, which nearly all trajectories of a window of the warm-up
@@ -49,6 +38,24 @@ _MANY, _STUCK = 0.8, 0.4
 _MAX_WORK, _INNER_WORK = 40_000, 0.3
 TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
 _START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
+
+
+class _Schedule(NamedTuple):
+    """How long chains warm up, how they move, and when they are looked at."""
+
+    windows: tuple  # The whitening changes after so many iterations of the warm-up.
+    lengths: tuple  # The length of a trajectory varies in this range, as a multiple of `_LENGTH`.
+    # Diagnostics are first looked at after so many iterations, then after so many more, or one in
+    # so many of those so far, whichever is more.
+    looks: tuple
+    first_step: float  # The first step size is this times d^(-1/4), its scaling with d.
+    accept: float  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
+
+
+_PLAIN = _Schedule((20, 40, 60), (0.5, 1.5), (50, 50, 4), 0.8, 0.8)
+# A scale is soon found, and trajectories of nearly the same length leave the least correlation in
+# squares where the whitening is right. There diagnostics take as long as some iterations.
+_SHAPED = _Schedule((8, 12), (0.95, 1.3), (70, 10, 8), 1.2, 0.83)
 
 
 class Target(NamedTuple):
@@ -68,11 +75,11 @@ class Target(NamedTuple):
     # ``jump(theta, rng) -> (moved, log Jacobian (n_chains,))``, for what gradients do not do well:
     # a reversible proposal, which is accepted or not after each trajectory.
     jump: Any = None
+    shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
+    restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
     # Whether the first whitening is right but for its scale, where coordinates are more than draws
     # of a warm-up. Its shape is then kept, and inside trajectories it is in single precision.
     is_shaped: bool = False
-    shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
-    restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
 
 
 class Chains(NamedTuple):
@@ -115,11 +122,9 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
     arguments go on.
     """
     chains, shown = _Whitened(target, *(whitening if at is None else at.whitening)), target.shown
-    windows = _SHAPED_WINDOWS if target.is_shaped else _WINDOWS
-    first_look, chunk, share = _SHAPED_LOOKS if target.is_shaped else _LOOKS
+    windows, (first_look, chunk, share) = chains.schedule.windows, chains.schedule.looks
     if at is None:
-        first_step = _SHAPED_STEP if target.is_shaped else _FIRST_STEP
-        first_step = np.log(first_step * start.shape[1] ** -0.25)
+        first_step = np.log(chains.schedule.first_step * start.shape[1] ** -0.25)
         log_steps = first_step, min(first_step, np.log(chains.flow.first_step))
         at = _Look(0, windows[0], whitening, chains.at(start), log_steps, 1, 0.0)
     while at.n_windows < len(windows):
@@ -189,8 +194,7 @@ class _Whitened:
     def __init__(self, target, mean, chol):
         self._target, self.mean, self.chol, stiff = target, mean, chol, target.stiff
         self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
-        self.lengths = _SHAPED_LENGTHS if target.is_shaped else _LENGTHS
-        self.accept, self._single = _SHAPED_ACCEPT if target.is_shaped else _ACCEPT, None
+        self.schedule, self._single = _SHAPED if target.is_shaped else _PLAIN, None
         if target.is_shaped and target.inside is not None:
             self._single = np.asfortranarray(chol, dtype=np.float32)
 
@@ -271,7 +275,7 @@ def _advance(chains, at, rng, adapt=None):
     zs, accepts, taken, work = [], [], 0, 0.0
     for t in counted(range(n), "Hamiltonian moves", n):
         tick()
-        length, step = _LENGTH * rng.uniform(*chains.lengths), np.exp(inner)
+        length, step = _LENGTH * rng.uniform(*chains.schedule.lengths), np.exp(inner)
         leaps = max(1, int(np.ceil(length / np.exp(outer))))
         state, accept, inner_accept = _iterate(chains, state, length / leaps, step, leaps, rng)
         state = chains.jumped(state, rng)
@@ -282,7 +286,7 @@ def _advance(chains, at, rng, adapt=None):
         if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             # One step may be the whole trajectory, and none is longer.
-            outer = metropolis.adapted(outer, adapt(accept), chains.accept, t)
+            outer = metropolis.adapted(outer, adapt(accept), chains.schedule.accept, t)
             outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
             inner = min(metropolis.adapted(inner, inner_accept, _INNER_ACCEPT, t), outer)
     return state, (outer, inner), np.stack(zs, axis=1), np.mean(accepts), taken, work
