@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "parallel": True,  # As many at a time as `-j` of Sphinx says.
     # Its page of times would load scripts from elsewhere.
     "write_computation_times": False,
 }
@@ -88,4 +89,6 @@ def unlink_inherited_references(app, what, name, obj, options, lines):
 
 def setup(app):
     """Connect the hook above."""
+    # It adds files when all is written, and does not say that it does not mind.
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True
     app.connect("autodoc-process-docstring", unlink_inherited_references, priority=900)

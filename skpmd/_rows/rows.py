@@ -42,7 +42,7 @@ class Rows:
             X, y, weight = select(X, left), select(y, left), weight[left]
             columns = {name: select(column, left) for name, column in columns.items()}
         self.data = Batch(X, y, weight, **columns)
-        self.total = float(weight.sum())
+        self.total, self._views = float(weight.sum()), None
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
         self.n_batches = -(-len(weight) // size)
 
@@ -67,8 +67,11 @@ class Rows:
 
     def whole(self):
         """All data once, in order, as a sequence of batches: of an array they are views."""
-        batches = self._consecutive(self._edges())
-        return list(batches) if is_in_memory(self.data.X) else batches
+        if not is_in_memory(self.data.X):
+            return self._consecutive(self._edges())
+        if self._views is None:
+            self._views = list(self._consecutive(self._edges()))
+        return self._views
 
     def one_pass(self, sampling, rng):
         """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.

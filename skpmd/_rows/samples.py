@@ -3,9 +3,15 @@
 import numpy as np
 
 from skpmd._rows.rows import stratified_sample
+from skpmd._rows.table import is_in_memory
 
 _UNIFORM, _TRIMS = 0.1, 10  # This share of a sample is drawn whatever remainders are.
-_PARTS, _ROUNDING = 32, 1e-9  # Parts that a sample is seen in.
+_PARTS, _ROUNDING = 16, 1e-9  # Parts that a sample is seen in.
+
+
+def together(rows, whole):
+    """All rows: those in memory are one batch, which leaves more to large products of matrices."""
+    return [rows.data] if is_in_memory(rows.data.X) else whole
 
 
 class RowTerms:

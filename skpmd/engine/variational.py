@@ -15,6 +15,7 @@ from skpmd._runtime.call import phase
 
 _MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
+_SHORTEST = 1e-6  # A step that is halved to less of itself leads nowhere.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
 _MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
 
@@ -69,7 +70,7 @@ def newton(target, solve, mean, at, max_iter, tol):
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
-            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
+            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < _SHORTEST:
                 break
             # The half of one that was too long may be short of the top: a shorter one is no better.
             if overshot and left >= _MAX_SLOPE_LEFT:
@@ -77,6 +78,8 @@ def newton(target, solve, mean, at, max_iter, tol):
             overshot |= bool(left <= -_MAX_OVERSHOOT)
             length *= 0.5
         mean, at = mean + length * move, ahead
+        if length < _SHORTEST:  # The next would be as short.
+            break
     return mean, at, False
 
 

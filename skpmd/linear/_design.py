@@ -28,7 +28,7 @@ class LinearModel(Model):
     A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
     whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`,
     and for fitted proposals ``gaussian_target``, ``expected_logits`` and
-    `_third_derivatives`, which `OneLogit` makes of two functions.
+    `third_derivatives`, which `OneLogit` makes of two functions.
 
     With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
     last coefficient is then the intercept, and no column of ones is ever stored. The prior may be a
@@ -43,6 +43,7 @@ class LinearModel(Model):
     has_stiff_rows = False
     is_conjugate = False  # Whether there are exact draws, by ``exact_draws``.
     is_log_concave = True  # Whether a search for the mode may begin anywhere.
+    has_third_derivatives = True
     has_poles = False  # Whether a density without spread is infinite at a row of its own mean.
 
     def __init__(self, prior, fit_intercept, shift=None):
@@ -140,7 +141,7 @@ class LinearModel(Model):
 
     def _skewest(self, mean, chol, b, largest, known, batches):
         """Whitened rows of the largest third derivatives, and these; ``known`` are some already."""
-        for white, factor in self._third_derivatives(mean, chol, batches):
+        for white, factor in self.third_derivatives(mean, chol, batches):
             known = largest(known, (white, b * factor))
         return known
 
@@ -149,7 +150,7 @@ class LinearModel(Model):
         K = self.n_logits
         sizes = [
             (np.abs(factor) * np.linalg.norm(white, axis=1) ** 3).reshape(K, -1).sum(axis=0)
-            for white, factor in self._third_derivatives(mean, chol, [batch])
+            for white, factor in self.third_derivatives(mean, chol, [batch])
         ]
         return np.concatenate(sizes)
 
@@ -262,7 +263,7 @@ class LinearModel(Model):
         """Gradient and negative Hessian of the log joint density at a point (d,)."""
         return self.gaussian_target(mean, None, batches)
 
-    def _third_derivatives(self, mean, chol, batches):
+    def third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
 
@@ -337,7 +338,7 @@ class OneLogit(LinearModel):
 
         return np.concatenate(list(in_order(of, self._designs([batch]))))
 
-    def _third_derivatives(self, mean, chol, batches):
+    def third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their logits."""
 
         def of(piece):

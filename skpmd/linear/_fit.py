@@ -7,7 +7,7 @@ import numpy as np
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._rows.rows import are_in_memory
-from skpmd._rows.table import is_in_memory
+from skpmd._rows.samples import together
 from skpmd._runtime.threads import are_distributed, each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
@@ -38,7 +38,7 @@ _FREE = 0.25  # From this posterior sd on, in prior sds, rows tell little of a d
 # for a tail to no effects, as wide as the prior. Such a share of all draws is theirs. Without them
 # errors of sds were 2 to 9 %, with them 0 to 2 %, of 1 to 12 groups.
 _FEW_GROUPS, _SHARE_OF_SDS = 0.12, 0.3
-_FEW_STEPS = 15  # Of a search for the mode of such a proposal.
+_FEW_STEPS, _CLOSE = 15, 0.1  # Of a search for the mode of such a proposal, to so many sds.
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
@@ -47,6 +47,9 @@ _MAX_SKEWED = 200
 # posterior sds a coordinate, root mean square, is enough for it.
 _N_TRIED, _HOPELESS, _ROUGH = 64, 20.0, 0.1
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
+# A posterior of many rows may be so near to normal, in nats, that it needs no more than a few draws
+# with wider tails beside those of a normal one.
+_NORMAL, _SHARES_OF_NORMAL = 0.1, (0.9, 0.1)
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
 # but with sds 16 to 32 % too small and without a warning.
@@ -63,7 +66,7 @@ _TOO_FREE = "lower prior_scale, or leave out features that few rows have"
 _TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
 
 
-def proposal_components(model, batches, proposal, power, modes=None):
+def proposal_components(model, batches, proposal, power, modes=None, misfit=np.inf):
     """Components of the proposal mixture that the estimator's ``proposal`` names, and their shares.
 
     ``"laplace"`` is the normal approximation at the mode, once by the sinh-arcsinh map and once
@@ -76,13 +79,15 @@ def proposal_components(model, batches, proposal, power, modes=None):
     without it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small
     over four seeds, with k-hat near 0.5; with it within 5 %.
 
-    A model that has ``conditional_components`` has its own, whatever is named.
+    A model that has ``conditional_components`` has its own, whatever is named. Where ``misfit``,
+    the spread of what a normal posterior lacks in nats, is small, ``"auto"`` is such a one.
     """
     if hasattr(model, "conditional_components"):
         return model.conditional_components(batches, power)
+    is_normal = proposal == "auto" and misfit < _NORMAL
 
     def with_skewness(gaussian, power):
-        if model.n_coordinates > _MAX_SKEWED:
+        if is_normal or model.n_coordinates > _MAX_SKEWED:
             return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, partial(_log_joint, model, batches, power), batches, power)
 
@@ -90,12 +95,13 @@ def proposal_components(model, batches, proposal, power, modes=None):
     modes = modes_of(model, batches, power) if modes is None else modes
     for mode, mass in modes:
         own = []
-        if proposal in ("auto", "mirror"):
+        if proposal in ("auto", "mirror") and not is_normal:
             gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
             own += _MIRROR_SHARES
         if proposal in ("auto", "laplace"):
             gaussians.append((mode, _TAIL_DF))
-            own += [0.25 * share for share in _LAPLACE_SHARES] if own else _LAPLACE_SHARES
+            of_two = _SHARES_OF_NORMAL if is_normal else _LAPLACE_SHARES
+            own += [0.25 * share for share in of_two] if own else of_two
         shares += [mass * share for share in own]
     with_axes = each(lambda one: with_skewness(one[0], power), gaussians)
     components = []
@@ -147,7 +153,8 @@ def with_other_sds(model, batches, mixture, power):
         sd = np.linalg.norm(factor[place])
         for height, width in _OTHER_SDS if sd > _FEW_GROUPS else ():
             near = _Near(model, place, mean[place] + height * sd, width * sd)
-            found.append(Proposal(*laplace(near, batches, mean, power, _FEW_STEPS, 1e-3)))
+            start = mean + height * (factor @ factor[place]) / sd  # Of a normal posterior.
+            found.append(Proposal(*laplace(near, batches, start, power, _FEW_STEPS, _CLOSE)))
     if not found:
         return mixture
     of_sds = np.full(len(found), _SHARE_OF_SDS / len(found))
@@ -243,7 +250,9 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
     if model.has_poles and isinstance(parameters.prior, str):  # Earlier ones know of dispersions.
-        model.look_for_exact_rows(rows.whole())
+        is_improper = model.look_for_exact_rows(rows.whole())
+        if is_improper and parameters.moves == "auto":  # Chains would not end where it is highest.
+            parameters = parameters._replace(moves="never")
     by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(
@@ -315,33 +324,32 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     sample = None
     takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
     if takes_samples and parameters.moves != "always":
-        # Of rows in memory one batch leaves more to large products of matrices.
-        batches = [rows.data] if is_in_memory(rows.data.X) else whole
+        batches = together(rows, whole)
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
         given = SampledModel(model, sample), sample.batches, parameters, options, rng
-        states = _by_weights_or_moves(*given, sample.centre)
+        states = _by_weights_or_moves(*given, sample.whole)
 
         def is_sound(last):  # There is one round alone where few of its draws are effective.
             ess = effective_sample_size(last.particles.log_ratio)
             return ess >= _MIN_SHARE * options.n_particles and not convergence_warnings(last)
 
-        if (yield from checked(states, model, sample, whole, options.power, is_sound)):
+        if (yield from checked(states, model, sample, batches, options.power, is_sound)):
             return
     yield from _by_weights_or_moves(model, whole, parameters, options, rng)
 
 
-def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
+def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
     """Importance reweighting of draws from the proposals; where it fails, moves from there.
 
-    Where ``start`` is near the only mode, of rows that stand for all, there are no moves.
+    Where there is an expansion ``near`` the only mode, of rows that stand for all, there are none.
     """
     n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
     if parameters.proposal == "auto" and parameters.moves != "always" and model.is_conjugate:
         yield model.exact_draws(batches, n, power, rng)
         return
     is_own = hasattr(model, "conditional_components")
-    if start is None and not is_own:
+    if near is None and not is_own:
         gaussian = _of_many_coordinates(model, batches, parameters, power)
         if gaussian is not None:
             notes = {"method": f"Hamiltonian moves from {source}"}
@@ -349,11 +357,12 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
             for outcome in move_from_proposals(model, batches, *given):
                 yield outcome.with_findings(notes=notes)
             return
-    if start is not None:
-        modes = [(laplace(model, batches, start, power), 1.0)]
+    misfit = np.inf if near is None else power * near.misfit
+    if near is not None:
+        modes = [(laplace(model, batches, near.centre, power), 1.0)]
     else:
         modes = [None] if is_own else modes_of(model, batches, power)
-    mixture = proposal_components(model, batches, parameters.proposal, power, modes)
+    mixture = proposal_components(model, batches, parameters.proposal, power, modes, misfit)
     notes, first, n_whole = {}, None, len(mixture[0])
     if not is_own and not model.is_log_concave:
         mixture = with_other_sds(model, batches, mixture, power)
@@ -374,7 +383,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, start=None):
             notes = {"method": f"importance reweighting of {source}"}
             yield outcome.with_findings(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
-        if parameters.moves == "never" or start is not None or not failed:
+        if parameters.moves == "never" or near is not None or not failed:
             return
         log_ratio = outcome.particles.log_ratio
         notes = {

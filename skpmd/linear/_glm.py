@@ -190,6 +190,7 @@ class GeneralisedLinearModel(LinearModel):
         A density without spread has no bound there, and the posterior of the dispersion no
         integral: of n rows and w coefficients it is that of sigma^(w - n) near zero. Coefficients
         of real y are found all the same, as scikit-learn expects; it is an error for other y.
+        Returns whether it has warned.
         """
         family, fit = self.family, None
         for batch in [self._some_rows(batches), *batches]:
@@ -201,14 +202,14 @@ class GeneralisedLinearModel(LinearModel):
                 design, _, weight = self.design(piece)
                 target, heavy = y[piece[1]], weight > 0.0
                 if not np.isfinite(target).all():
-                    return
+                    return False
                 if fit is None:
                     fit, _, rank, _ = np.linalg.lstsq(design[heavy], target[heavy])
                     if rank == heavy.sum():
-                        return
+                        return False
                 gap = np.abs(target - design @ fit)[heavy].max(initial=0.0)
                 if not gap <= _EXACT * np.abs(target).max(initial=0.0):
-                    return
+                    return False
         name = family.dispersions.names[0]
         message = (
             f"y is an exact function of the columns under family={family.name!r} (constant, say), "
@@ -219,6 +220,7 @@ class GeneralisedLinearModel(LinearModel):
         if not family.is_real:
             raise ValueError(message)
         warn(f"{message} Do not trust this posterior.")
+        return True
 
     def _some_rows(self, batches):
         """A batch of some rows, which weigh as much as all."""
@@ -376,7 +378,7 @@ class GeneralisedLinearModel(LinearModel):
 
         return np.concatenate(list(in_order(of, pieces([batch], self.table_size, nodes.n_numbers))))
 
-    def _third_derivatives(self, mean, chol, batches):
+    def third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows and the expected third derivatives by their predictors."""
         k = len(self.family.dispersions.names)
         w = len(mean) - k

@@ -139,7 +139,7 @@ class GroupedModel(GeneralisedLinearModel):
     Rows of a batch are sorted by their ``group``, and those of a group are in one batch.
     """
 
-    is_log_concave = False
+    is_log_concave, has_third_derivatives = False, False
     # The rule of all groups, where none is looked for, and whether the one after it is meant.
     _rule, _is_next = None, False
 

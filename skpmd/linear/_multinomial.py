@@ -131,7 +131,7 @@ class SoftmaxModel(LinearModel):
 
         return np.concatenate(list(in_order(of, self._designs([batch]))))
 
-    def _third_derivatives(self, mean, chol, batches):
+    def third_derivatives(self, mean, chol, batches):
         """Minus the third central moment of e_k (x) x, where class k has the probability p_k.
 
         That is a sum over classes of -p_k v_k v_k v_k with v_k = (e_k - p) (x) x, whitened; p is

@@ -24,7 +24,7 @@ from skpmd._base.steps import (
     step_in_place,
 )
 from skpmd._rows.rows import Rows
-from skpmd._rows.table import is_in_memory
+from skpmd._rows.samples import together
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
 from skpmd.engine.rejuvenation_error import NO_ERROR
@@ -165,7 +165,7 @@ def _sampled(stream, model, rows, a, b, rng):
         assumed = project(stream.particles, stream.error_terms, model.monitored)
     if assumed is not None:
         after = AssumedDensityModel(model, assumed.gaussian, a), assumed.gaussian.mean
-    batches = [rows.data] if is_in_memory(rows.data.X) else rows.whole()
+    batches = together(rows, rows.whole())
     return sampled(model, model.terms(rows), batches, b, rng, after)
 
 

@@ -1,11 +1,12 @@
 """Reweighting at the price of a few passes: an expansion of all rows, and remainders of some.
 
-Near its mode the log-likelihood of many rows is a quadratic plus a small remainder, and the sum of
-the rows' remainders is known well from a few thousand of them. So the particles are weighed by
+Near its mode the log-likelihood of many rows is a quadratic, or a cubic, plus a small remainder,
+and the sum of the rows' remainders is known well from a few hundred of them, or thousands. So the
+particles are weighed by
 
     Q(theta) + sum over a sample of w_i (l_i(theta) - q_i(theta)),
 
-Q the expansion of all rows at the mode and q_i that of a row: one quadratic, and the weighted rows
+Q the expansion of all rows at the mode and q_i that of a row: one polynomial, and the weighted rows
 of the sample. A `SampledModel` takes the place of the model, with the sample for its batches. Rows
 are drawn in proportion to the size of their remainders, most of them, so that far rows are all
 there. How far the weights are off is seen between parts of the sample, and at a few particles by
@@ -13,7 +14,7 @@ all rows. (Control variates for subsampled likelihoods: Bardenet, Doucet and Hol
 al. 2019.)
 """
 
-from functools import partial, reduce
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,10 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # The centre of an expansion is as near to the mode, in posterior sds. Steps that lead there are so
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
+# A cubic of so few products is found at once; else where a quadratic asks for so many rows that
+# their weights cost as much: those of a row cost so many products for each coordinate.
+_FEW_PRODUCTS, _WORTH = 1e8, 10_000
+_AT_ONCE = 256  # Particles whose cubics are found together.
 _PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
 TARGET_ERROR = 0.01
@@ -46,7 +51,7 @@ _UNCHECKED = "weights by a sample of rows have not been compared with those by a
 
 
 class Expansion(NamedTuple):
-    """A quadratic in theta that stands for the log-likelihood of rows."""
+    """A quadratic or cubic in theta that stands for the log-likelihood of rows."""
 
     centre: np.ndarray  # (d,): Its value there is ``constant``, its gradient ``slope``.
     slope: np.ndarray  # (d,): Gradient.
@@ -54,40 +59,68 @@ class Expansion(NamedTuple):
     constant: float = 0.0
     # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
     misfit: float = 0.0
+    third: np.ndarray | None = None  # (d, d, d): Third derivatives, of a cubic.
 
     def value(self, theta):
-        """The quadratic at each row of theta, (m,)."""
+        """The polynomial at each row of theta, (m,)."""
         u = theta - self.centre
-        curved = np.einsum("mi,mi->m", u @ self.precision, u)
-        return self.constant + u @ self.slope - 0.5 * curved
+        curved = u @ self.precision
+        if self.third is not None:
+            for first in range(0, len(u), _AT_ONCE):
+                some = slice(first, first + _AT_ONCE)
+                curved[some] -= self._twice(u[some]) / 3.0
+        return self.constant + u @ self.slope - 0.5 * np.einsum("mi,mi->m", curved, u)
 
     def gradient(self, theta):
-        """Its gradient, of the shape of theta."""
-        return self.slope - (theta - self.centre) @ self.precision
+        """Its gradient at a point (d,)."""
+        u = theta - self.centre
+        gradient = self.slope - u @ self.precision
+        return gradient if self.third is None else gradient + 0.5 * self._twice(u[None])[0]
+
+    def curvature(self, theta):
+        """Minus its second derivatives at a point (d,)."""
+        if self.third is None:
+            return self.precision
+        return self.precision - np.tensordot(theta - self.centre, self.third, 1)
+
+    def _twice(self, u):
+        """Third derivatives along rows of u (m, d), twice: (m, d)."""
+        d = len(self.third)
+        along = (u @ self.third.reshape(d, -1)).reshape(-1, d, d)
+        return (along @ u[..., None])[..., 0]
 
     def plus(self, other):
         """The sum of two, about the centre of this one."""
         return Expansion(
             self.centre,
             self.slope + other.gradient(self.centre),
-            self.precision + other.precision,
+            self.precision + other.curvature(self.centre),
             self.constant + float(other.value(self.centre[None])[0]),
             float(np.hypot(self.misfit, other.misfit)),
+            _sum_of(self.third, other.third),
         )
 
     def times(self, factor):
-        """So many times the quadratic."""
+        """So many times the polynomial."""
         return self._replace(
             slope=factor * self.slope, precision=factor * self.precision,
             constant=factor * self.constant,
+            third=None if self.third is None else factor * self.third,
         )  # fmt: skip
+
+
+def _sum_of(one, other):
+    """The sum of two arrays, either of which may be None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 class Sample(NamedTuple):
     """Rows that stand for all where an expansion of all is known."""
 
-    whole: Expansion  # Of all rows.
-    rest: Expansion  # What this has more than the expansion of these rows.
+    whole: Expansion  # Of all rows, a quadratic.
+    rest: Expansion  # What all rows have more than these, by expansions of both.
     reach: np.ndarray  # (d, d): The sample ends where (theta - centre) @ reach is longer than one.
     batches: list  # They, with weights of their own.
     # The same in strata, each of several parts that are drawn alike: batches and their expansions.
@@ -116,7 +149,9 @@ class SampledModel:
         self._model, self._sample = model, sample
 
     def __getattr__(self, name):
-        """What the likelihood does not change."""
+        """What the likelihood does not change; gradients are of the rows of the sample alone."""
+        if name.endswith("_gradient"):
+            raise AttributeError(f"A sample of rows has no {name}.")
         return getattr(self._model, name)
 
     def log_likelihood(self, theta, batch):
@@ -139,7 +174,7 @@ class SampledModel:
         if not len(batches):
             return gradient, precision
         rest = self._sample.rest
-        return gradient + b * rest.gradient(mean), precision + b * rest.precision
+        return gradient + b * rest.gradient(mean), precision + b * rest.curvature(mean)
 
 
 def of_power(sample, power):
@@ -152,12 +187,27 @@ def of_power(sample, power):
     )
 
 
-def expansion_of(model, mean, batches):
-    """The `Expansion` of the log-likelihood of batches at a point (d,)."""
+def expansion_of(model, mean, batches, chol=None):
+    """The `Expansion` of the log-likelihood of batches at a point (d,).
+
+    It is a cubic where the root of the covariance is given, with third derivatives that are
+    averages under the Gaussian: a few more of the far ones of rows are in it so.
+    """
     slope, precision = model.derivatives(mean, batches)
     of_prior = model.derivatives(mean, [])
     constant = sum(float(model.log_likelihood(mean[None], batch)[0]) for batch in batches)
-    return Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
+    found = Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
+    if chol is None:
+        return found
+    third, inverse = np.zeros((len(mean),) * 3), np.linalg.inv(chol)
+    for white, factor in model.third_derivatives(mean, chol, batches):
+        given = white @ inverse
+        for a, column in enumerate(given.T):  # Others follow by symmetry.
+            rest = given[:, a:]
+            third[a, a:, a:] += (rest * (factor * column)[:, None]).T @ rest
+    for a in range(len(mean)):
+        third[a:, a, a:] = third[a:, a:, a] = third[a, a:, a:]
+    return found._replace(third=third)
 
 
 @phase("expansion of all rows")
@@ -192,13 +242,27 @@ def sampled(model, terms, batches, power, rng, after=None):
         return None
     points = np.random.default_rng(0).standard_normal((_N_CHECKED, len(mean)))
     points = mean + points @ gaussian.chol.T
-    drawn = partial(_drawn, model, terms, whole, reach, sizes)
-    pilot = drawn(_PILOT, rng)
-    error = power * error_of(model, pilot, points)
-    n_drawn = int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+
+    def drawn(expansion, chol, n):
+        return _sample_of(model, *terms.drawn(sizes, n, rng), reach, expansion, chol)
+
+    def looked_at(expansion, chol=None):
+        pilot = drawn(expansion, chol, _PILOT)
+        error = power * error_of(model, pilot, points)
+        return pilot, int(min(np.ceil(_SAFE * _PILOT * (error / TARGET_ERROR) ** 2), n))
+
+    expansion, chol, n_drawn = whole, None, n
+    n_products = n * model.n_logits * len(mean) ** 2 if model.has_third_derivatives else np.inf
+    if n_products * len(mean) > _FEW_PRODUCTS:
+        pilot, n_drawn = looked_at(expansion)
+    if n_products < n_drawn * _WORTH:
+        expansion, chol = expansion_of(model, mean, batches, gaussian.chol), gaussian.chol
+        pilot, n_drawn = looked_at(expansion, chol)
     if n_drawn > _LARGEST * n:
         return None
-    return pilot if n_drawn <= _PILOT else drawn(n_drawn, rng)
+    found = pilot if n_drawn <= _PILOT else drawn(expansion, chol, n_drawn)
+    misfit = log_likelihood(SampledModel(model, pilot), points, pilot.batches) - whole.value(points)
+    return found._replace(whole=whole._replace(misfit=float(misfit.std())))
 
 
 def reach_of(root):
@@ -243,17 +307,17 @@ def _near_mode(model, batches, start, power):
     return laplace(model, batches, start.mean, power, tol=_NEAR).mean
 
 
-def _drawn(model, terms, whole, reach, sizes, n, rng):
-    """A `Sample` of about so many terms, most of them drawn by sizes of their remainders."""
-    batches, strata = terms.drawn(sizes, n, rng)
-    mean = whole.centre
+def _sample_of(model, batches, strata, reach, expansion, chol):
+    """The `Sample` of batches, and of strata of parts, whose expansions are alike."""
+    mean = expansion.centre
     strata = [
-        [(part, expansion_of(model, mean, [part])) for part in parts if len(part.weight)]
+        [(part, expansion_of(model, mean, [part], chol)) for part in parts if len(part.weight)]
         for parts in strata
     ]
     of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])
     n_rows = sum(len(batch.weight) for batch in batches)
-    return Sample(whole, whole.plus(of_parts.times(-1.0)), reach, batches, strata, n_rows)
+    whole, rest = expansion._replace(third=None), expansion.plus(of_parts.times(-1.0))
+    return Sample(whole, rest, reach, batches, strata, n_rows)
 
 
 def checked(states, model, sample, batches, power, is_sound):

@@ -176,6 +176,7 @@ def test_a_density_without_an_optimum():
     assert model.log_evidence_ == pytest.approx(np.log(evidence), abs=error)
 
 
+@pytest.mark.slow
 def test_mass_at_the_edges_of_a_box():
     """Exponential densities on the unit cube, in coordinates that have no edges."""
     rates = np.array([20.0, -8.0, 1.0])
@@ -384,6 +385,7 @@ def test_a_call_gets_no_more_points_than_there_are_particles():
     assert max(most[1:]) == 1000
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_rounds_of_weights_keeps_what_is_complete():
     calls, last = [], [None]
 

@@ -189,6 +189,7 @@ def grid(normal_fit):
     return [unit * one for one in (of_sds, sd_of_sds, mean, sd, of_rows)]
 
 
+@pytest.mark.slow
 def test_a_posterior_of_normal_rows_is_that_of_a_grid(normal_fit, grid):
     fit, X, y = normal_fit
     of_sds, sd_of_sds, mean, sd, _ = grid

@@ -158,14 +158,14 @@ def test_targets_under_a_gaussian_are_averages(family):
     assert np.abs(precision - hessian).max() < 0.03 * np.abs(hessian).max()
 
 
-def test_third_derivatives_are_differences_of_curvatures():
+def testthird_derivatives_are_differences_of_curvatures():
     for family in EACH:
         model, batch, (mean, *_) = case(family)
         k, d = len(family.dispersions.names), len(mean)
         chol = 1e-2 * np.eye(d)
         found = sum(
             np.einsum("n,ni,nj,nk->ijk", factor, white, white, white)
-            for white, factor in model._third_derivatives(mean, chol, [batch])
+            for white, factor in model.third_derivatives(mean, chol, [batch])
         )
         z = LOCATION + batch.offset + batch.X @ mean[:P] + mean[P] * ones_of(family)
         phi, step = family.dispersions.natural(mean[None, d - k :])[0], 2e-3

@@ -273,6 +273,7 @@ def test_scores_where_some_particles_stand_for_all(family, monkeypatch):
 
 
 # ----------------------------------------------------------------------------- rows
+@pytest.mark.slow_for("beta", "student_t", "gamma")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_do_not_depend_on_each_other(family, few_stand_ins):
     dist = make_linear(family)  # Of more rows than a tile has.

@@ -72,6 +72,7 @@ def test_ranks_are_of_effects_that_there_are(fitted, effect, n_ranks):
     np.testing.assert_array_equal(by_name, effects.rank_probabilities(0, 3))
 
 
+@pytest.mark.slow_for("binomial")
 @pytest.mark.parametrize("family", ["normal", "binomial"])
 def test_groups_alone_have_the_posterior_beside_a_column_of_zeros(family):
     X, y = table(20, 5, 1.0, family=family)
@@ -85,6 +86,7 @@ def test_groups_alone_have_the_posterior_beside_a_column_of_zeros(family):
         model.set_params(fit_intercept=False).fit(X[:, 1:], y)
 
 
+@pytest.mark.slow
 def test_the_scale_by_the_evidence_has_more_of_it_than_others():
     X, y = table(20, 5, 1.0, family="normal")
     model = BayesianGLMRegressorPMD(groups=[1], random_state=0)
@@ -239,7 +241,8 @@ def off(found, whole):
     return np.abs(gap / whole.posterior_.std()).max(), np.abs(np.delete(spread, at)).max()
 
 
-@pytest.mark.parametrize("family", ["binomial", pytest.param("normal", marks=pytest.mark.slow)])
+@pytest.mark.slow_but("2097152-binomial")
+@pytest.mark.parametrize("family", ["binomial", "normal"])
 @pytest.mark.parametrize("room", [1 << 21, 150])
 def test_a_stream_of_whole_groups_is_a_fit_to_all(family, room, monkeypatch):
     monkeypatch.setattr(retained, "_MAX_NUMBERS", room)
@@ -335,6 +338,7 @@ def test_no_share_of_a_group_is_taken(fitted, given):
         model.partial_fit(X, y)
 
 
+@pytest.mark.slow
 def test_blocks_are_fitted_where_their_rows_are_in_memory(fitted, monkeypatch):
     fit, X, y = fitted
     model, blocks = clone(fit), [X[:50], X[50:]]

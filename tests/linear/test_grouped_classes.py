@@ -155,6 +155,7 @@ def test_an_intercept_is_where_columns_are_zero():
 
 
 # ------------------------------------------------------------------- predictions
+@pytest.mark.slow_for("BayesianOrdinalClassifierPMD")
 @pytest.mark.parametrize("kind", [BayesianLogisticRegressionPMD, Ordinal])
 def test_predictions_of_rows(kind):
     X, y = rows(G=20, cut=(0.0,) if kind is BayesianLogisticRegressionPMD else (-1.0, 1.0))
@@ -193,6 +194,7 @@ def test_labels_of_a_new_group_are_alike():
     assert np.abs(corr[[0, 0, 3], [2, 3, 4]]).max() < 0.1
 
 
+@pytest.mark.slow
 def test_a_weight_of_a_class_is_one_of_its_rows_which_may_be_few_blocks(binary):
     _, X, y = binary
     model = BayesianLogisticRegressionPMD(groups=[1], n_particles=500, **BINARY)
@@ -267,6 +269,7 @@ def test_what_classes_with_groups_do_not_have_is_refused(kind):
     assert not hasattr(clone(model).set_params(groups=None).fit(X[:, :1], y), "group_effects_")
 
 
+@pytest.mark.slow
 def test_rows_and_groups_left_out_are_those_of_trials(binary):
     fit, X, y = binary
     scale = fit.intercept_prior_scale
@@ -294,6 +297,7 @@ def test_ordered_rows_left_out_have_their_conditional_density():
     np.testing.assert_allclose(found, expected - np.log(of_t.sum()), atol=0.01)
 
 
+@pytest.mark.slow_for("BayesianOrdinalClassifierPMD")
 @pytest.mark.parametrize("kind", [BayesianLogisticRegressionPMD, Ordinal])
 def test_parts_and_shards_of_classes_are_a_fit_to_all(kind):
     X, y = rows(G=30)

@@ -151,6 +151,20 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
     assert any("not converged" in text for text in model.diagnostics_["warnings"])
 
 
+def test_gradients_of_trajectories_are_rough():
+    """Chains walk by these, and are accepted by values: they have to be near, and cost less."""
+    model, batch, theta = case("binomial", slope=True, seed=1)
+    rough, exact = (
+        find(0.5 * theta, [batch]) for find in (model.rough_gradient, model.log_joint_gradient)
+    )
+    np.testing.assert_allclose(rough, exact[1], atol=0.1)
+    assert (rough != exact[1]).any()
+    assert (
+        case("binomial")[0].rough_gradient is None is case("normal", slope=True)[0].rough_gradient
+    )
+
+
+@pytest.mark.slow_for("binomial-auto-True")
 @pytest.mark.parametrize("slope", [False, True])
 @pytest.mark.parametrize(("name", "link"), [*CASES, ("normal", "auto")])
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
@@ -216,7 +230,7 @@ def dense_of_many(model, batch, theta):
         rows = batch.group == g
         signed = np.where(batch.y[rows] > 0.0, 1.0, -1.0)
         u, width = 0.0, 9.0 * sds[0, 0]
-        for n in (361, 361, 4001):
+        for n in (181, 181, 801):
             t = u + np.linspace(-width, width, n)
             value = [-np.logaddexp(0.0, -signed * (table[rows] + one)).sum() for one in t]
             value -= 0.5 * (t / sds[0, 0]) ** 2

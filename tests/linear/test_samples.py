@@ -13,12 +13,14 @@ from skpmd._rows.rows import Rows
 from skpmd.data import Blocks
 from skpmd.engine.mirror import log_likelihood
 from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals import control_variates
 from skpmd.proposals.control_variates import (
     Expansion,
     SampledModel,
     error_of,
+    expansion_of,
     of_power,
     sampled,
 )
@@ -110,6 +112,31 @@ def test_the_error_of_weights_is_what_it_says():
     )
 
 
+@pytest.mark.parametrize("kind", ["logistic", "several classes"])
+def test_a_cubic_has_the_third_derivatives(kind):
+    """Of a narrow Gaussian averages are values: curvatures are those elsewhere, but for squares."""
+    X, y, _ = rows_of(kind, 300)
+    if kind == "logistic":
+        model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
+        rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
+    else:
+        model = SoftmaxModel(NormalPrior(np.full(12, 3.0)), True, 3)
+        rows = Rows(X, y, None, "auto")
+    d, rng = model.n_coordinates, np.random.default_rng(0)
+    mean, narrow = 0.2 * rng.standard_normal(d), 1e-3 * np.eye(d)
+    cubic = expansion_of(model, mean, [rows.data], narrow)
+    for _ in range(3):
+        at = mean + 1e-3 * rng.standard_normal(d)
+        exact, scale = expansion_of(model, at, [rows.data]), np.abs(cubic.precision).max()
+        error = np.abs(cubic.curvature(at) - exact.precision).max()
+        assert error < 0.02 * np.abs(cubic.precision - exact.precision).max() + 1e-9 * scale
+        np.testing.assert_allclose(cubic.value(at[None])[0], exact.constant, atol=1e-4)
+        np.testing.assert_allclose(cubic.gradient(at), exact.slope, atol=1e-5 * scale)
+    shifted = expansion_of(model, at, [rows.data]).plus(cubic.times(-1.0))  # Of another centre.
+    np.testing.assert_allclose(shifted.slope, exact.slope - cubic.gradient(at))
+    np.testing.assert_allclose(shifted.third, -cubic.third)
+
+
 def test_far_rows_are_in_every_sample():
     X, y, _ = rows_of("logistic", 6000)
     X[:3] = np.array([[10.0], [-20.0], [30.0]]) * [0.4, 0.6, 0.0]  # On no class's side.
@@ -123,10 +150,10 @@ def test_far_rows_are_in_every_sample():
 
 
 def test_what_samples_do_not_settle_all_rows_do(monkeypatch):
-    """Few rows of a class: a hundred times as many would be wanted, and there are not as many."""
+    """Few rows of a class: more rows would be wanted than there are."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 3))
-    y = rng.random(N) < 1.0 / (1.0 + np.exp(7.0 - X @ [0.6, -0.4, 0.2]))
+    y = rng.random(N) < 1.0 / (1.0 + np.exp(8.5 - X @ [0.6, -0.4, 0.2]))
     found = BayesianLogisticRegressionPMD(random_state=1).fit(X, y)
     assert "log_weight_error" not in found.diagnostics_
 
@@ -136,8 +163,8 @@ def test_a_wrong_expansion_is_seen_by_all_rows(monkeypatch):
     X, y, estimator = rows_of("logistic")
     expansion_of, n_rows = control_variates.expansion_of, [N]
 
-    def wrong(model, mean, batches):
-        found = expansion_of(model, mean, batches)
+    def wrong(model, mean, batches, chol=None):
+        found = expansion_of(model, mean, batches, chol)
         is_whole = sum(len(batch.weight) for batch in batches) == n_rows[0]
         return found._replace(precision=(1.0 + 0.1 * is_whole) * found.precision)
 
@@ -190,15 +217,19 @@ def test_a_fit_that_follows_knows_of_all_rows(monkeypatch):
 def test_expansions():
     rng = np.random.default_rng(0)
 
-    def quadratic():
-        root = rng.standard_normal((3, 3))
-        return Expansion(rng.normal(size=3), rng.normal(size=3), root @ root.T, rng.normal())
+    def cubic():
+        root, rows = rng.standard_normal((2, 3, 3))
+        third = np.einsum("na,nb,nc->abc", rows, rows, rows)
+        given = rng.normal(size=3), rng.normal(size=3), root @ root.T, rng.normal()
+        return Expansion(*given, third=third)
 
-    one, other, theta = quadratic(), quadratic(), rng.normal(size=(4, 3))
+    one, other, theta = cubic(), cubic(), rng.normal(size=(4, 3))
     both = one.plus(other.times(-2.0))
     np.testing.assert_allclose(both.value(theta), one.value(theta) - 2.0 * other.value(theta))
     numeric = [approx_fprime(row, lambda x: both.value(x[None])[0], 1e-6) for row in theta]
-    np.testing.assert_allclose(both.gradient(theta), numeric, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose([both.gradient(x) for x in theta], numeric, rtol=1e-4, atol=1e-4)
+    numeric = approx_fprime(theta[0], both.gradient, 1e-6)
+    np.testing.assert_allclose(-both.curvature(theta[0]), numeric, rtol=1e-4, atol=1e-4)
     assert of_power(None, 2.0) is None
 
 
