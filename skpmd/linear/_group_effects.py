@@ -18,7 +18,7 @@ from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
-_MOMENTS = 1 << 18  # Groups times particles whose moments are in memory together.
+_MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
 
 
 class EffectsOfGroups(NamedTuple):
