@@ -1,6 +1,7 @@
 """Bayesian logistic regression: y in {-1, +1}, P(y | x, theta) = sigmoid(y x . theta)."""
 
 import numpy as np
+from scipy.special import expit, log_expit
 
 from skpmd.linear._design import OneLogit, gauss_hermite
 from skpmd.linear._kernels import add_log_sigmoid, expected_derivatives, expected_third
@@ -34,6 +35,11 @@ class LogisticModel(OneLogit):
     def expected_third(self, centre, spread, y, weight):
         """E[-sigmoid''(z)], whatever the label; see `OneLogit`."""
         return expected_third(centre, spread, weight, *_rule(spread))
+
+    def derivatives_at(self, z, y):
+        """Log sigmoid(y z), and its first and minus its second derivative in logits z."""
+        p = expit(z)
+        return log_expit(y * z), np.where(y > 0.0, 1.0 - p, -p), p * (1.0 - p)
 
 
 def _rule(spread):

@@ -231,11 +231,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
     diagnostics_ : dict
         The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
         components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
-        ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
-        the largest error of a mean from rejuvenations and from few particles, in posterior standard
-        deviations; None after reweighting; only a lower bound in a stream with sorted rows that are
-        too many to be retained); of many rows ``n_rows_weighed`` and ``log_weight_error``, the
-        rows of a sample and the standard error of log weights by it, in nats; ``interrupted``;
+        ``importance_pareto_k`` of weights that moves have replaced, if any; ``mean_error``
+        (estimate of the largest error of a mean from rejuvenations and from few particles, in
+        posterior standard deviations; None after reweighting; only a lower bound in a stream with
+        sorted rows that are too many to be retained); of many rows ``n_rows_weighed`` and
+        ``log_weight_error``, the rows of a sample and the standard error of log weights by it, in
+        nats; ``interrupted``;
         ``out_of_time``; ``prior_pareto_k``, the k-hat of an earlier posterior relative to the
         density that represents it as the prior, if there is one; ``warnings``.
     out_of_time_ : bool

@@ -6,8 +6,9 @@ import numpy as np
 
 from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd._base.steps import ReportedBatches, bar_of_rounds, bar_of_steps
+from skpmd._rows.rows import are_in_memory
 from skpmd._rows.samples import in_one_batch
-from skpmd._runtime.threads import each
+from skpmd._runtime.threads import are_distributed, each
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts, skewed
 from skpmd.engine.loop import Outcome, drive, states_of_fit
@@ -17,6 +18,8 @@ from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
+from skpmd.linear._priors import NormalPrior
+from skpmd.linear._sites import expectation_propagation
 from skpmd.linear._span import span_of
 from skpmd.proposals.control_variates import SampledModel, checked, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
@@ -39,6 +42,10 @@ _FEW_STEPS, _CLOSE = 15, 0.1  # Of a search for the mode of such a proposal, to 
 _OTHER_SDS = ((2.0, 1.0), (4.0, 1.0), (8.0, 1.0), (-4.0, 1.0), (-8.0, 2.0))
 # With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
 _MAX_SKEWED = 200
+# Weights have no chance where those of so many draws of a first Gaussian have a logarithm of more
+# than this variance: one of 1 leaves a third of the draws effective. A mode within so many
+# posterior sds a coordinate, root mean square, is enough for it.
+_N_TRIED, _HOPELESS, _ROUGH = 64, 20.0, 0.1
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 # A posterior of many rows may be so near to normal, in nats, that it needs no more than a few draws
 # with wider tails beside those of a normal one.
@@ -351,6 +358,14 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
         yield model.exact_draws(batches, n, power, rng)
         return
     is_own = hasattr(model, "conditional_components")
+    if near is None and not is_own:
+        gaussian = _of_many_coordinates(model, batches, parameters, power)
+        if gaussian is not None:
+            notes = {"method": f"Hamiltonian moves from {source}"}
+            given = [Proposal(gaussian.mean, gaussian.chol)], n, power, rng, True
+            for outcome in move_from_proposals(model, batches, *given):
+                yield outcome.with_findings(notes=notes)
+            return
     misfit = np.inf if near is None else power * near.misfit
     if near is not None:
         modes = [(laplace(model, batches, near.centre, power), 1.0)]
@@ -387,6 +402,31 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
     notes = {"method": f"Hamiltonian moves from {source}", **notes}
     for outcome in move_from_proposals(model, batches, mixture[0], n, power, rng):
         yield outcome.with_findings(notes=notes)
+
+
+def _of_many_coordinates(model, batches, parameters, power):
+    """The Gaussian that whitens chains where weights of so many coordinates have no chance.
+
+    It is that of expectation propagation for one logit. For several classes Laplace's has the right
+    axes under a normal prior, and chains find its mean and scale themselves; under a Laplace prior
+    it has not. None where weights have a chance, or are asked for, or the model is another.
+    """
+    of_one = hasattr(model, "derivatives_at")
+    of_many = model.n_logits > 1 and isinstance(model.prior, NormalPrior)
+    is_known = np.isinf(model.tail_df) and (of_one or of_many)
+    is_known &= parameters.proposal in ("auto", "mirror") and parameters.moves != "never"
+    is_known &= are_in_memory(batches) and not are_distributed(batches)
+    if not is_known or model.n_coordinates <= _MAX_SKEWED:
+        return None
+    tol = _ROUGH * np.sqrt(model.n_coordinates)
+    found = laplace(model, batches, model.starts(batches)[0], power, tol=tol)
+    if of_one:
+        found = expectation_propagation(model, batches, found, power)
+    if found is None or parameters.moves == "always":
+        return found
+    z = np.random.default_rng(0).standard_normal((_N_TRIED, model.n_coordinates))
+    log_joint = _log_joint(model, batches, power, found.mean + z @ found.chol.T)
+    return found if np.var(log_joint + 0.5 * (z**2).sum(axis=1)) > _HOPELESS else None
 
 
 def name_of(proposal):

@@ -24,10 +24,10 @@ _JUMP_SD = 1.5  # A jump multiplies all coefficients by a factor whose log has t
 _MIN_PRECISION = 1e-6
 
 
-def move_from_proposals(model, batches, components, n_particles, power, rng):
+def move_from_proposals(model, batches, components, n_particles, power, rng, is_shaped=False):
     """Chains that start from around the plain component of a proposal mixture.
 
-    Each check of R-hat yields an `Outcome` with ``chains``.
+    ``is_shaped`` is as of a `Target`. Each check of R-hat yields an `Outcome` with ``chains``.
     """
     plain = next(one for one in components if not one.axes.size and one.hierarchy is None)
     start = starts([plain], [1.0], rng)
@@ -36,7 +36,8 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     # far out there the flow of a normal is worse than none.
     is_stiff = model.has_stiff_rows and not np.isfinite(model.tail_df)
     stiff = partial(stiff_rows, model, batches, power) if is_stiff else None
-    target, whitening = Target(target, inside, stiff), Gaussian(plain.mean, plain.factor)
+    target = Target(target, inside, stiff, is_shaped=is_shaped)
+    whitening = Gaussian(plain.mean, plain.factor)
     yield from moved(model, target, start, whitening, n_particles, power, rng)
 
 

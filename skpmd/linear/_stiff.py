@@ -15,6 +15,9 @@ _MAX_SHARE, _FEW_ROWS = 0.02, 32
 _MAX_SPREAD = 32.0
 # Directions whose curvature by all stiff rows together is below this times 1/4 are left out.
 _MIN_SQUARE = 16.0
+# With more coordinates than this all rows may be so stiff, and those alone count that are so many
+# times as stiff as half of them.
+_MANY, _UNUSUAL = 200, 4.0
 # The variance of the normal density with the height of the logistic one.
 _LOGISTIC_VARIANCE = 8.0 / np.pi
 # The sd of a logit is taken this many times as wide: a Gaussian beside an edge seems far from it.
@@ -37,7 +40,12 @@ def stiff_rows(model, batches, power, mean, chol):
     factors = _by_class(chol, X.shape[1])
     K = len(factors)
     white = np.concatenate([X @ factor for factor in factors - _common(factors)])
-    values, vectors = np.linalg.eigh(white.T @ (np.tile(weight, K)[:, None] * white))
+    if len(white) < len(mean) and len(mean) > _MANY:
+        roots = np.sqrt(np.tile(weight, K))[:, None] * white
+        _, values, rows = np.linalg.svd(roots, full_matrices=False)
+        values, vectors = values[::-1] ** 2, np.ascontiguousarray(rows[::-1].T)
+    else:
+        values, vectors = np.linalg.eigh(white.T @ (np.tile(weight, K)[:, None] * white))
     axes = vectors[:, values > _MIN_SQUARE]
     at_mean = (mean.reshape(K, -1) @ X.T).ravel()
     slopes = np.ascontiguousarray((white @ axes).T, dtype=np.float32)
@@ -51,7 +59,7 @@ def stiff_rows(model, batches, power, mean, chol):
         return total, (table @ slopes.T).astype(np.float64)
 
     # Leapfrog is stable up to 2 / sqrt(curvature), and a logistic curvature is 1/4 at most.
-    return Stiff(axes, function, 2.0 / np.sqrt(max(values[-1], 1.0)))
+    return Stiff(axes, function, 2.0 / np.sqrt(np.max(values, initial=1.0)))
 
 
 def _chosen(model, batches, mean, chol):
@@ -66,7 +74,8 @@ def _chosen(model, batches, mean, chol):
     curvature = weight * _expected_curvature(X, mean, chol)
     most = max(_FEW_ROWS, int(_MAX_SHARE * n_rows))
     bound = np.sort(curvature)[::-1][most] if len(curvature) > most else 0.0
-    some = curvature > max(bound, _MIN_CURVATURE)
+    usual = _UNUSUAL * np.median(curvature) if chol.shape[1] > _MANY and len(curvature) else 0.0
+    some = curvature > max(bound, _MIN_CURVATURE, usual)
     return X[some], y[some], weight[some]
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dtrmm, strmm
 
 from skpmd._runtime.call import counted, tick
 from skpmd.engine import metropolis
@@ -21,15 +22,11 @@ from skpmd.engine.variational import Gaussian
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
-_ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
 _INNER_ACCEPT = 0.9  # Steps inside a flow are adapted to this: it counts in the former too.
 _LENGTH = 0.5 * np.pi  # A trajectory is a quarter of a period of the standard normal.
 MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
-_WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
-_FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
-_CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
 # R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
 _HOPELESS = 0.2
 # Nor is there where the shortest steps, which nearly all trajectories of a window of the warm-up
@@ -41,6 +38,24 @@ _MANY, _STUCK = 0.8, 0.4
 _MAX_WORK, _INNER_WORK = 40_000, 0.3
 TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
 _START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
+
+
+class _Schedule(NamedTuple):
+    """How long chains warm up, how they move, and when they are looked at."""
+
+    windows: tuple  # The whitening changes after so many iterations of the warm-up.
+    lengths: tuple  # The length of a trajectory varies in this range, as a multiple of `_LENGTH`.
+    # Diagnostics are first looked at after so many iterations, then after so many more, or one in
+    # so many of those so far, whichever is more.
+    looks: tuple
+    first_step: float  # The first step size is this times d^(-1/4), its scaling with d.
+    accept: float  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
+
+
+_PLAIN = _Schedule((20, 40, 60), (0.5, 1.5), (50, 50, 4), 0.8, 0.8)
+# A scale is soon found, and trajectories of nearly the same length leave the least correlation in
+# squares where the whitening is right. There diagnostics take as long as some iterations.
+_SHAPED = _Schedule((8, 12), (0.95, 1.3), (70, 10, 8), 1.2, 0.83)
 
 
 class Target(NamedTuple):
@@ -62,6 +77,9 @@ class Target(NamedTuple):
     jump: Any = None
     shown: Any = None  # What users see (n, k), where that is not theta itself, (n, d).
     restored: Any = None  # Coordinates of the model (n, d), where chains move in others.
+    # Whether the first whitening is right but for its scale, where coordinates are more than draws
+    # of a warm-up. Its shape is then kept, and inside trajectories it is in single precision.
+    is_shaped: bool = False
 
 
 class Chains(NamedTuple):
@@ -104,13 +122,15 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
     arguments go on.
     """
     chains, shown = _Whitened(target, *(whitening if at is None else at.whitening)), target.shown
+    windows, (first_look, chunk, share) = chains.schedule.windows, chains.schedule.looks
     if at is None:
-        first_step = np.log(_FIRST_STEP * start.shape[1] ** -0.25)
+        first_step = np.log(chains.schedule.first_step * start.shape[1] ** -0.25)
         log_steps = first_step, min(first_step, np.log(chains.flow.first_step))
-        at = _Look(0, _WINDOWS[0], whitening, chains.at(start), log_steps, 1, 0.0)
-    while at.n_windows < len(_WINDOWS):
+        at = _Look(0, windows[0], whitening, chains.at(start), log_steps, 1, 0.0)
+    while at.n_windows < len(windows):
         # A chain that starts where the density is steep would never move by a step for the others.
-        adapt = np.mean if at.n_gradients > 1 else _harmonic_mean
+        # One that is whitened well starts where it is not.
+        adapt = np.mean if at.n_gradients > 1 or target.is_shaped else _harmonic_mean
         length = at.length
         state, log_steps, zs, accept, taken, spent = _advance(chains, at, rng, adapt)
         n_gradients, work = at.n_gradients + taken, at.work + spent
@@ -121,9 +141,9 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
             yield found
             return
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-        n, following = at.n_windows + 1, _WINDOWS[at.n_windows + 1 :]
+        n, following = at.n_windows + 1, windows[at.n_windows + 1 :]
         # The last window tells what an iteration takes.
-        length = following[0] if following else _affordable(_CHUNK, work, spent / length)
+        length = following[0] if following else _affordable(first_look, work, spent / length)
         whitening = Gaussian(chains.mean, chains.chol)
         at = _Look(n, length, whitening, state, log_steps, n_gradients, work)
         yield found._replace(at=at)
@@ -137,7 +157,7 @@ def hamiltonian(target, start, whitening, rng, *, target_ess, max_iter=MAX_ITER,
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter
         each, left = spent / at.length, max_iter - len(draws[0])
-        length = _affordable(min(max(_CHUNK, len(draws[0]) // 4), left), work, each)
+        length = _affordable(min(max(chunk, len(draws[0]) // share), left), work, each)
         at = at._replace(
             length=0 if done else length, state=state, n_gradients=n_gradients, work=work,
             draws=draws, accepts=accepts,
@@ -174,19 +194,30 @@ class _Whitened:
     def __init__(self, target, mean, chol):
         self._target, self.mean, self.chol, stiff = target, mean, chol, target.stiff
         self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
+        self.schedule, self._single = _SHAPED if target.is_shaped else _PLAIN, None
+        if target.is_shaped and target.inside is not None:
+            self._single = np.asfortranarray(chol, dtype=np.float32)
 
     def position(self, z):
+        if self._target.is_shaped and z.ndim == 2:
+            return self.mean + dtrmm(1.0, self.chol.T, z.T, trans_a=1).T
         return self.mean + z @ self.chol.T
 
     def evaluate(self, z):
         with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
             values, gradients = self._target.log_joint_gradient(self.position(z))
+            if self._target.is_shaped:
+                return _State(z, values, dtrmm(1.0, self.chol.T, gradients.T).T)
             return _State(z, values, gradients @ self.chol)
 
     def gradient_inside(self, z):
         """The gradient inside a trajectory."""
         if self._target.inside is None:
             return self.evaluate(z).gradient
+        if self._single is not None:
+            theta = self.mean + strmm(1.0, self._single, z.astype(np.float32).T, lower=1).T
+            gradient = self._target.inside(theta).astype(np.float32)
+            return strmm(1.0, self._single, gradient.T, lower=1, trans_a=1).T
         return self._target.inside(self.position(z)) @ self.chol
 
     def at(self, theta):
@@ -198,9 +229,13 @@ class _Whitened:
         A covariance of n draws in d dimensions errs by a share of sqrt(d / n), more where they hang
         together. Half the difference of two independent ones has the same noise as their mean, and
         so it tells how far to go from the covariance of now, which is I here, towards that mean
-        (the linear shrinkage of Ledoit and Wolf 2004).
+        (the linear shrinkage of Ledoit and Wolf 2004). Where there are not even as many draws as
+        coordinates nothing but its trace is known.
         """
         d = zs.shape[-1]
+        if self._target.is_shaped:
+            z = zs.reshape(-1, d)
+            return self._rescaled(z.mean(axis=0), np.sqrt(z.var(axis=0).mean()), state)
         one, other = (np.cov(half.reshape(-1, d).T).reshape(d, d) for half in (zs[::2], zs[1::2]))
         found = 0.5 * (one + other) - np.eye(d)
         noise = np.sum((one - other) ** 2) / 4.0
@@ -211,6 +246,13 @@ class _Whitened:
             return self, state
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
         chains = _Whitened(self._target, mean, self.chol @ factor)
+        return chains, chains.at(self.position(state.z))
+
+    def _rescaled(self, centre, factor, state):
+        """The same, but z = centre becomes zero, and what is as long as the factor one."""
+        if not factor > 0.0:  # None has moved.
+            return self, state
+        chains = _Whitened(self._target, self.position(centre), factor * self.chol)
         return chains, chains.at(self.position(state.z))
 
     def jumped(self, state, rng):
@@ -233,7 +275,7 @@ def _advance(chains, at, rng, adapt=None):
     zs, accepts, taken, work = [], [], 0, 0.0
     for t in counted(range(n), "Hamiltonian moves", n):
         tick()
-        length, step = _LENGTH * rng.uniform(0.5, 1.5), np.exp(inner)
+        length, step = _LENGTH * rng.uniform(*chains.schedule.lengths), np.exp(inner)
         leaps = max(1, int(np.ceil(length / np.exp(outer))))
         state, accept, inner_accept = _iterate(chains, state, length / leaps, step, leaps, rng)
         state = chains.jumped(state, rng)
@@ -244,7 +286,7 @@ def _advance(chains, at, rng, adapt=None):
         if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             # One step may be the whole trajectory, and none is longer.
-            outer = metropolis.adapted(outer, adapt(accept), _ACCEPT, t)
+            outer = metropolis.adapted(outer, adapt(accept), chains.schedule.accept, t)
             outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
             inner = min(metropolis.adapted(inner, inner_accept, _INNER_ACCEPT, t), outer)
     return state, (outer, inner), np.stack(zs, axis=1), np.mean(accepts), taken, work
