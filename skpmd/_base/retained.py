@@ -64,9 +64,15 @@ class RetainedRows(NamedTuple):
         """What forgetting has left of each, (n,), which can only be read."""
         return np.broadcast_to(1.0 if self.discount is None else self.discount, self.n_rows)
 
+    @property
+    def given_weight(self):
+        """Weights (n,) that rows came with; zero of those of which forgetting has left nothing."""
+        nothing = np.zeros(self.n_rows)
+        return np.divide(self.rows.weight, self.left, out=nothing, where=self.left > 0.0)
+
     def sampled_weight(self):
         """Weights for a sample: rows of the past are in it less often already."""
-        return self.rows.weight if self.complete else self.rows.weight / self.left
+        return self.rows.weight if self.complete else self.given_weight
 
     def select(self, places):
         """Some of the rows, in copies if ``places`` is an array."""

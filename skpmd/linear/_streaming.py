@@ -55,7 +55,7 @@ def with_units_of(rows, units, retained):
     that vary where there were too few rows to tell. Then the posterior is to be found anew.
     """
     rows_before = retained.rows
-    n_seen = (rows_before.weight / retained.left).sum()
+    n_seen = retained.given_weight.sum()
     is_few, is_one = n_seen < _ENOUGH_IN_ALL, units.scale == 1.0
     if not (is_few or is_one.any()):
         return units, retained

@@ -19,7 +19,7 @@ FIRST = np.argsort(Y, kind="stable")  # All of class 0, then all of class 1.
 
 
 def streamed(order, n_parts, X=X, y=Y, **params):
-    model = BayesianLogisticRegressionPMD(scale=None, random_state=0, **params)
+    model = BayesianLogisticRegressionPMD(**{"scale": None, "random_state": 0, **params})
     for part in np.array_split(order, n_parts):
         model.partial_fit(X[part], y[part], classes=np.unique(y))
     return model
@@ -106,11 +106,11 @@ def test_past_rows_are_discounted_as_the_stream_does():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("half_life", [13.5, 0.3])
-def test_what_is_forgotten_wholly_is_no_matter(half_life):
+@pytest.mark.parametrize(("half_life", "scale"), [(13.5, None), (0.3, None), (0.3, "auto")])
+def test_what_is_forgotten_wholly_is_no_matter(half_life, scale):
     """The discounted rows of the past weigh less than when the posterior was found from them."""
     order = np.random.default_rng(0).permutation(900)[:240]
-    model = streamed(order, 8, half_life=half_life, n_particles=500)
+    model = streamed(order, 8, half_life=half_life, scale=scale, n_particles=500)
     assert np.isfinite(model.posterior_.mean()).all()
 
 
