@@ -48,7 +48,9 @@ class NormalModel(GeneralisedLinearModel):
 
     def _root(self, batches):
         """Triangular root of the sums of products of (x, y), of as many rows, and the weight."""
-        return total(partial(self._root_of, self.n_coordinates), batches, _joined)
+        # A horseshoe has more coordinates than there are coefficients and sigma.
+        width = self.prior.coefficients(np.zeros((1, self.n_coordinates))).shape[1]
+        return total(partial(self._root_of, width), batches, _joined)
 
     def _root_of(self, width, batches):
         """The root of some batches."""

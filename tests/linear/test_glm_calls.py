@@ -78,6 +78,16 @@ def test_wide_priors_of_other_forms_hardly_matter(family, prior):
     assert np.isfinite(found.predict_interval(X[:3])).all()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_normal_rows_under_a_horseshoe_have_steps():
+    """Its scales are coordinates, and no coefficients: sums of normal rows do not know of them."""
+    steps = {"moves": "never", "n_particles": 500, "max_iter": 2}
+    found, plain = fitted("normal", prior="horseshoe", **steps), fitted("normal")
+    assert found.diagnostics_["method"] == "mirror steps from prior"
+    largest = np.abs(plain.coef_ / plain.coef_std_).argmax()
+    assert abs(found.coef_[largest] - plain.coef_[largest]) < 1.5 * plain.coef_std_[largest]
+
+
 @FEW
 @pytest.mark.parametrize("family", EACH)
 def test_moves_find_what_weights_find(family):
