@@ -10,6 +10,7 @@ from scipy.special import entr, log_expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.mean_draws import MeanDraws, some_particles
 from skpmd._base.utils import weighted_quantile
 from skpmd._typing import Array
 from skpmd.linear._averages import by_tiles, tile_of
@@ -69,6 +70,27 @@ class OrderedPredictions:
             return np.stack([total, sum((weights * entr(one)).sum(axis=1) for one in of_class)])
 
         return self._by_rows(entropies, b, self._known(X), 2)
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        check_is_fitted(self)
+        some, weights = self._particles_averaged
+        chosen, weights = some_particles(weights, n_draws)
+        b, cut = self._parts(self.posterior_.particles[some][chosen])
+        edges, out = list(_edges(cut))[cut.shape[1] == 1 :], []
+        for X in sides:
+            X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
+            if effects is not None:
+                effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
+            found = MeanDraws(by)
+
+            def add(table, rows, found=found):
+                of_class = [np.exp(log_probability(table.T, *pair)) for pair in edges]
+                found.add(np.stack(of_class, axis=-1), rows)
+                return 0.0
+
+            self._by_rows(add, b, (X, offset, effects))
+            out.append(found.whole())
+        return np.stack(out), weights
 
     def _draw(self, X, n_samples, rng, chosen=None):
         X, offset, effects = self._known(self._validated(X))

@@ -8,6 +8,7 @@ from scipy.special import entr, expit, log_expit, log_softmax, softmax
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.mean_draws import N_DRAWS, MeanDraws, some_particles
 from skpmd._base.utils import as_generator, check_n_draws, weighted_quantile
 from skpmd._base.validation import (
     encode_known,
@@ -29,11 +30,13 @@ from skpmd.linear._averages import (
 )
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
+from skpmd.linear._family_kernels import sigmoids
 from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
 
-_TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
+# At most this many probabilities are in memory, or in a cache, at a time.
+_TABLE, _CACHED = 1 << 20, 1 << 17
 
 
 class ClassPredictions(OrderedPredictions):
@@ -110,6 +113,31 @@ class ClassPredictions(OrderedPredictions):
             return np.stack([of_average, weights @ entr(proba).sum(axis=0)])
 
         return self._reduced(X, entropies)
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        check_is_fitted(self)
+        if self._groups_of_fit is not None:
+            return super()._draws_of_mean(sides, n_draws, by)
+        posterior, out = self.posterior_, []
+        if isinstance(posterior, GaussianPosterior):
+            n = n_draws or N_DRAWS
+            draws, weights = posterior.sample(n, np.random.default_rng(0)), np.full(n, 1.0 / n)
+        else:
+            chosen, weights = some_particles(posterior.weights, n_draws)
+            draws = posterior.particles[chosen]
+        given = self._own(draws), self._state.fit_intercept, len(self.classes_), self._units
+        for X in sides:
+            found = MeanDraws(by)
+            for rows, table in _logit_tables(
+                self._validated(X).astype(np.float64), *given, size=_CACHED
+            ):
+                if len(table) > 1:
+                    table = softmax(table, axis=0)
+                else:
+                    sigmoids(table.reshape(-1))
+                found.add(table.transpose(2, 1, 0), rows)
+            out.append(found.whole())
+        return np.stack(out), weights
 
     def _draw(self, X, n_samples, rng):
         if self._groups_of_fit is not None:
@@ -236,7 +264,7 @@ def _tables(X, points, fit_intercept, n_classes, units):
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(X, points, fit_intercept, n_classes, units):
+def _logit_tables(X, points, fit_intercept, n_classes, units, size=_TABLE):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
     ``points`` are m particles in ``units``, or in the given ones where these are None, or a
@@ -249,7 +277,7 @@ def _logit_tables(X, points, fit_intercept, n_classes, units):
         coefficients = points[:, : n_rows * width].reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:
             coefficients = at_zero(coefficients, units.shift)
-    step = max(1, _TABLE // (m * n_classes))
+    step = max(1, size // (m * n_classes))
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
         if by_nodes:
