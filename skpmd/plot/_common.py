@@ -22,6 +22,7 @@ _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
 _LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
+_ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
 _MANY = 2000  # So many points are one image in files of vectors.
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
@@ -298,6 +299,32 @@ def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
     return points, lines
+
+
+def draw_forest(display, ax, of_all, color, point_kw, line_kw):
+    """Named points with two intervals, and a line at ``null``, drawn for a display of these.
+
+    ``of_all`` are how many there are and what they are called.
+    """
+    n, longest = len(display.names), max(map(len, short_names(display.names)))
+    display.ax_, display.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
+    null = getattr(display, "null", 0.0)
+    display.null_line_ = display.ax_.axvline(
+        null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
+    )
+    display.points_, (display.outer_lines_, display.inner_lines_) = draw_rows(
+        display.ax_,
+        display.names,
+        display.center,
+        ((display.outer, 1.0), (display.inner, 2.8)),
+        with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
+        {"color": color, **(line_kw or {})},
+        9.0,
+    )
+    inner, outer = (percent(level) for level in display.levels)
+    display.ax_.set_xlabel(f"{display.quantity}\nposterior mean, {inner} and {outer} intervals")
+    if title := sentence_of_hidden(n, *of_all):
+        display.ax_.set_title(title, fontsize="medium")
 
 
 def open_frame(*panels):
