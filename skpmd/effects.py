@@ -27,6 +27,8 @@ from skpmd._base.utils import (
     weighted_quantile,
 )
 from skpmd._base.validation import checked_weights
+from skpmd._rows.opening import as_blocks
+from skpmd._rows.table import is_in_memory
 from skpmd._typing import Array, ArrayLike, Columns, Estimator, MatrixLike
 from skpmd.wrappers import innermost
 
@@ -476,6 +478,8 @@ def _in_order(X, averages):
 
     ``averages`` are None for each row, or what they are by, and weights; rows are then sorted.
     """
+    if not is_in_memory(X) or as_blocks(X) is not None:
+        raise TypeError(f"X must be in memory, got {type(X).__name__}: give a sample of its rows.")
     if not hasattr(X, "shape"):
         X = np.asarray(X)
     names = _get_feature_names(X)
@@ -552,8 +556,9 @@ def _replaced(X, place, values):
 def _contrasts(variable, column, given, comparison):
     """Values of a column to predict at, scalars or (n,), and the `_Contrast`s of these."""
     values, sign = np.asarray(column), _OF_TWO.get(comparison, _OF_TWO["difference"])[0]
-    if values.dtype.kind == "O" and all(isinstance(one, Real) for one in values):
-        values = values.astype(np.float64)
+    is_real = values.dtype.kind == "O" and all(isinstance(one, Real) for one in values)
+    if is_real or values.dtype.kind == "f":
+        values = values.astype(np.float64)  # A step of a slope is less than single precision.
     is_pair = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
     if is_pair and len(given) != 2:
         raise ValueError(f"variables[{variable!r}] must be a pair, a step or a word, got {given}.")
@@ -564,7 +569,8 @@ def _contrasts(variable, column, given, comparison):
     if is_pair:
         low, high = given
         as_floats(f"variables[{variable!r}]", given)
-        return [low, high], [_Contrast(f"{high:g} {sign} {low:g}", 1, 0)]
+        names = [str(one) if isinstance(one, bool) else f"{one:g}" for one in (high, low)]
+        return [low, high], [_Contrast(f" {sign} ".join(names), 1, 0)]
     if comparison == "slope":
         if given is not None:
             raise ValueError(f"slopes take no values to compare, got {given!r} of {variable!r}.")
