@@ -8,27 +8,28 @@ Predictions use no randomness, and all sides of a comparison are under the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import csc_matrix, hstack, issparse
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _get_feature_names
 
-from skpmd._base.mean_draws import N_DRAWS, RowAverages
+from skpmd._base.mean_draws import N_DRAWS
 from skpmd._base.utils import (
-    as_floats,
     check_count,
     check_level,
     fill_docstrings,
     weighted_quantile,
 )
-from skpmd._base.validation import checked_weights
-from skpmd._rows.opening import as_blocks
-from skpmd._rows.table import is_in_memory
+from skpmd._contrasts import (
+    OF_TWO,
+    column_at,
+    contrasts_of,
+    place_of_column,
+    rows_in_order,
+    with_column,
+)
 from skpmd._typing import Array, ArrayLike, Columns, Estimator, MatrixLike
 from skpmd.wrappers import innermost
 
@@ -42,15 +43,6 @@ __all__ = [
     "slopes",
 ]
 
-_MAX_LEVELS = 25  # More are hardly meant to be compared, as in marginaleffects.
-_STEP = 1e-4  # Of slopes, as a share of the column's range.
-_OF_TWO = {
-    "difference": ("-", lambda high, low: high - low),
-    "ratio": ("/", lambda high, low: high / low),
-    "lnratio": ("/", lambda high, low: np.log(high / low)),
-    "odds_ratio": ("/", lambda high, low: _odds(high) / _odds(low)),
-    "lnor": ("/", lambda high, low: np.log(_odds(high) / _odds(low))),
-}
 Comparison = Literal["difference", "ratio", "lnratio", "odds_ratio", "lnor"]
 _TEXTS = {
     "<model>": """
@@ -390,36 +382,29 @@ fill_docstrings(
 
 
 # -------------------------------------------------------------------- how they are found
-class _Contrast(NamedTuple):
-    """Two of the values that a column is given, by their places, and what that is called."""
-
-    label: str
-    high: int
-    low: int
-    step: float | None = None  # Of a slope.
-
-
 def _predicted(model, X, averages, n_draws):
-    X, by, about, _ = _in_order(X, averages)
+    X, by, about, _ = rows_in_order(X, averages)
     (values,), weights, group = _means(model, [X], n_draws, by)
     columns = _columns(None, [None], group, about)
     return Effects(_flat([values]), weights, columns, "prediction")
 
 
 def _compared(model, X, variables, comparison, averages, n_draws):
-    if comparison not in (*_OF_TWO, "slope"):
-        raise ValueError(f"comparison must be one of {', '.join(_OF_TWO)}, got {comparison!r}.")
-    X, by, about, names = _in_order(X, averages)
+    if comparison not in (*OF_TWO, "slope"):
+        raise ValueError(f"comparison must be one of {', '.join(OF_TWO)}, got {comparison!r}.")
+    X, by, about, names = rows_in_order(X, averages)
     given = variables if isinstance(variables, Mapping) else _listed(variables)
     terms, labels, found = [], [], []
     for variable in given:
-        place = _place(variable, names, X.shape[1], "variables")
+        place = place_of_column(variable, names, X.shape[1], "variables")
         value = given[variable] if isinstance(given, Mapping) else None
-        sides, contrasts = _contrasts(variable, _column(X, place), value, comparison)
-        sides = [_replaced(X, place, side) for side in sides]
+        sides, contrasts = contrasts_of(variable, column_at(X, place), value, comparison)
+        sides = [with_column(X, place, side) for side in sides]
         values, weights, group = _means(model, sides, n_draws, by)
-        of_two = _OF_TWO.get(comparison, _OF_TWO["difference"])[1]
-        if comparison in ("odds_ratio", "lnor") and (values.min() < 0.0 or values.max() > 1.0):
+        of_two = OF_TWO.get(comparison, OF_TWO["difference"])[1]
+        if comparison in ("odds_ratio", "lnor") and (
+            values.min() < 0.0 or values.max() > 1.0 + 1e-9
+        ):
             raise ValueError(
                 f"comparison={comparison!r} is of probabilities, and means of y go from "
                 f"{values.min():g} to {values.max():g}: ask for 'ratio' or 'difference'."
@@ -427,8 +412,7 @@ def _compared(model, X, variables, comparison, averages, n_draws):
         for one in contrasts:
             with np.errstate(divide="ignore", invalid="ignore"):
                 found.append(of_two(values[one.high], values[one.low]) / (one.step or 1.0))
-            terms.append(str(variable if names is None or not isinstance(variable, Integral)
-                             else names[place]))  # fmt: skip
+            terms.append(str(variable if names is None else names[place]))
             labels.append(one.label)
     columns = _columns(terms, labels, group, about)
     null = 1.0 if comparison in ("ratio", "odds_ratio") else 0.0
@@ -473,150 +457,8 @@ def _columns(terms, labels, group, about):
     return columns
 
 
-def _in_order(X, averages):
-    """X, `RowAverages` or None, what estimates of rows are about, and names of columns or None.
-
-    ``averages`` are None for each row, or what they are by, and weights; rows are then sorted.
-    """
-    if not is_in_memory(X) or as_blocks(X) is not None:
-        raise TypeError(f"X must be in memory, got {type(X).__name__}: give a sample of its rows.")
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
-    names = _get_feature_names(X)
-    if len(X.shape) != 2 or not X.shape[0]:
-        raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
-    n = X.shape[0]
-    if averages is None:
-        return X, None, ("row", np.arange(n)), names
-    by, weight = averages
-    weight = np.ones(n) if weight is None else checked_weights(weight, X).astype(np.float64)
-    code, labels = np.zeros(n, dtype=np.int64), None
-    if by is not None:
-        if isinstance(by, str | Integral):
-            by = _column(X, _place(by, names, X.shape[1], "by"))
-        by = np.asarray(by)
-        if by.shape != (n,):
-            raise ValueError(f"by must be a column of X or have shape ({n},), got {by.shape}.")
-        labels, code = np.unique(by, return_inverse=True)
-        order = np.argsort(code, kind="stable")
-        X, code, weight = _safe_indexing(X, order), code[order], weight[order]
-    total = np.bincount(code, weight)
-    if not (total > 0.0).all():
-        raise ValueError("sample_weight is zero in all rows of an average: leave these rows out.")
-    about = None if labels is None else ("by", labels)
-    return X, RowAverages(code, weight / total[code], len(total)), about, names
-
-
 def _listed(variables):
     given = [variables] if isinstance(variables, str | Integral) else list(variables)
     if not given:
         raise ValueError("variables must name a column of X, got none.")
     return given
-
-
-def _place(column, names, n, parameter):
-    """The place of a column that is named, or given by its place."""
-    known = [] if names is None else list(names)
-    if isinstance(column, str) and column in known:
-        return known.index(column)
-    if isinstance(column, Integral) and not isinstance(column, bool) and -n <= column < n:
-        return int(column) % n
-    what = f"its columns are {', '.join(known[:5])}" if known else f"it has {n} without names"
-    raise ValueError(f"{parameter}={column!r} is no column of X: {what}.")
-
-
-def _column(X, place):
-    """A column (n,), as X has it."""
-    if issparse(X):
-        return X.tocsc()[:, [place]].toarray()[:, 0]
-    return _safe_indexing(X, place, axis=1)
-
-
-def _replaced(X, place, values):
-    """X with other values in a column, of the same kind; the given X stays as it is."""
-    values = np.broadcast_to(values, X.shape[0])
-    if issparse(X):
-        X = X.tocsc()
-        return hstack([X[:, :place], csc_matrix(values[:, None]), X[:, place + 1 :]], "csr")
-    if isinstance(X, np.ndarray):
-        X = X.astype(np.result_type(X.dtype, values.dtype))
-        X[:, place] = values
-        return X
-    column = _column(X, place)
-    if np.asarray(column).dtype.kind not in "biuf":
-        values = type(column)(values.tolist(), dtype=column.dtype)
-    if hasattr(X, "iloc"):
-        X = X.copy(deep=False)
-        X.isetitem(place, getattr(values, "array", values))
-        return X
-    name = X.columns[place]
-    return X.with_columns(type(column)(name, values))
-
-
-def _contrasts(variable, column, given, comparison):
-    """Values of a column to predict at, scalars or (n,), and the `_Contrast`s of these."""
-    values, sign = np.asarray(column), _OF_TWO.get(comparison, _OF_TWO["difference"])[0]
-    is_real = values.dtype.kind == "O" and all(isinstance(one, Real) for one in values)
-    if is_real or values.dtype.kind == "f":
-        values = values.astype(np.float64)  # A step of a slope is less than single precision.
-    is_pair = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
-    if is_pair and len(given) != 2:
-        raise ValueError(f"variables[{variable!r}] must be a pair, a step or a word, got {given}.")
-    if values.dtype.kind not in "biuf":
-        return _of_levels(variable, column, list(given) if is_pair else given, sign)
-    if given is None and np.isin(values, (0, 1)).all():
-        given, is_pair = (False, True) if values.dtype.kind == "b" else (0, 1), True
-    if is_pair:
-        low, high = given
-        as_floats(f"variables[{variable!r}]", given)
-        names = [str(one) if isinstance(one, bool) else f"{one:g}" for one in (high, low)]
-        return [low, high], [_Contrast(f" {sign} ".join(names), 1, 0)]
-    if comparison == "slope":
-        if given is not None:
-            raise ValueError(f"slopes take no values to compare, got {given!r} of {variable!r}.")
-        step = _STEP * (float(np.ptp(values)) or max(abs(float(values[0])), 1.0))
-        return [values - 0.5 * step, values + 0.5 * step], [_Contrast("dY/dX", 1, 0, step)]
-    if given is None or (isinstance(given, Real) and not isinstance(given, bool)):
-        given = 1 if given is None else given
-        return [values, values + given], [_Contrast(f"{given:+g}", 1, 0)]
-    ends = {
-        "sd": lambda: np.mean(values) + np.array([-0.5, 0.5]) * np.std(values, ddof=1),
-        "iqr": lambda: np.quantile(values, [0.25, 0.75]),
-        "minmax": lambda: np.array([values.min(), values.max()]),
-    }
-    if not isinstance(given, str) or given not in ends:
-        raise ValueError(
-            f"variables[{variable!r}] must be a step, a pair of values, or one of "
-            f"{', '.join(ends)}, got {given!r}."
-        )
-    return list(ends[given]()), [_Contrast(given, 1, 0)]
-
-
-def _of_levels(variable, column, given, sign):
-    """The same of strings and categories: each level is compared to the first or the given."""
-    some = [one for one in column if isinstance(one, str) or one == one and one is not None]
-    levels = list(getattr(column.dtype, "categories", sorted(set(some))))
-    levels = [one for one in levels if one in set(some)]
-    if isinstance(given, list):
-        levels, reference = [one for one in given if one in levels], given
-    else:
-        reference = [levels[0] if given is None else given] if levels else [given]
-    if unknown := [one for one in reference if one not in levels]:
-        raise ValueError(
-            f"variables[{variable!r}] must name levels of the column, and {unknown[0]!r} is not "
-            f"among {levels[:5]}."
-        )
-    if not 1 < len(levels) <= _MAX_LEVELS:
-        raise ValueError(
-            f"The column of variables={variable!r} has {len(levels)} levels, and 2 to "
-            f"{_MAX_LEVELS} can be compared to one: give a pair of levels."
-        )
-    levels = [reference[0], *(one for one in levels if one != reference[0])]
-    first = levels[0]
-    return levels, [
-        _Contrast(f"{one} {sign} {first}", place, 0) for place, one in enumerate(levels) if place
-    ]
-
-
-def _odds(probability):
-    return probability / (1.0 - probability)
