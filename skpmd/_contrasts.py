@@ -3,7 +3,7 @@
 Definitions are those of marginaleffects; see `skpmd.effects`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -70,6 +70,16 @@ def rows_in_order(X, averages):
         raise ValueError("sample_weight is zero in all rows of an average: leave these rows out.")
     about = None if labels is None else ("by", labels)
     return X, RowAverages(code, weight / total[code], len(total)), about, names
+
+
+def by_column(variables):
+    """A dict of what to compare, None by default, of columns that are given in any way."""
+    if isinstance(variables, str | Integral):
+        return {variables: None}
+    given = dict(variables) if isinstance(variables, Mapping) else dict.fromkeys(variables)
+    if not given:
+        raise ValueError("variables must name a column of X, got none.")
+    return given
 
 
 def place_of_column(column, names, n, parameter):

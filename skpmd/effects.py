@@ -8,9 +8,7 @@ Predictions use no randomness, and all sides of a comparison are under the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +22,7 @@ from skpmd._base.utils import (
 )
 from skpmd._contrasts import (
     OF_TWO,
+    by_column,
     column_at,
     contrasts_of,
     place_of_column,
@@ -76,8 +75,7 @@ _TEXTS = {
     "<n_draws>": """
         n_draws : int or None, default=1000
             Particles beyond so many are thinned systematically. None takes all, with their weights:
-            means are then those of `predict` and `predict_proba`. (Those of processes, which are
-            drawn, always are.)
+            means are then those of `predict` and, up to ``prediction_tol``, of `predict_proba`.
         """,
     "<raises>": """
         Returns
@@ -266,15 +264,13 @@ def comparisons(
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.datasets import load_iris
     >>> from skpmd import BayesianLogisticRegressionPMD
     >>> from skpmd.effects import comparisons
-    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> X = X[["mean texture", "mean smoothness"]]
-    >>> model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    >>> found = comparisons(model, X[:1], "mean texture", comparison="odds_ratio")
-    >>> found.mean.round(2), found.names
-    (array([0.78]), ['mean texture, +1, 1, 0'])
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y == 1)
+    >>> comparisons(model, X[:2], 1, comparison="odds_ratio").names
+    ['sepal width (cm), +1, True, 0', 'sepal width (cm), +1, True, 1']
     """
     return _compared(model, X, variables, comparison, None, n_draws)
 
@@ -310,7 +306,7 @@ def avg_comparisons(
     >>> model = BayesianGLMRegressorPMD("gamma", random_state=0).fit(X[["bmi", "sex"]], y)
     >>> found = avg_comparisons(model, X[["bmi", "sex"]], {"bmi": 5.0}, comparison="ratio")
     >>> found.interval(0.9).round(1)
-    array([[1.3, 1.5]])
+    array([[1.3, 1.4]])
     """
     return _compared(model, X, variables, comparison, (by, sample_weight), n_draws)
 
@@ -364,14 +360,13 @@ def avg_slopes(
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.datasets import load_iris
     >>> from skpmd import BayesianLogisticRegressionPMD
     >>> from skpmd.effects import avg_slopes
-    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> X = X[["mean texture", "mean smoothness"]]
-    >>> model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    >>> avg_slopes(model, X, "mean texture").mean.round(2)
-    array([-0.05])
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y == 1)
+    >>> avg_slopes(model, X, "sepal width (cm)").mean.round(1)
+    array([-0.5])
     """
     return _compared(model, X, variables, "slope", (by, sample_weight), n_draws)
 
@@ -393,11 +388,9 @@ def _compared(model, X, variables, comparison, averages, n_draws):
     if comparison not in (*OF_TWO, "slope"):
         raise ValueError(f"comparison must be one of {', '.join(OF_TWO)}, got {comparison!r}.")
     X, by, about, names = rows_in_order(X, averages)
-    given = variables if isinstance(variables, Mapping) else _listed(variables)
     terms, labels, found = [], [], []
-    for variable in given:
+    for variable, value in by_column(variables).items():
         place = place_of_column(variable, names, X.shape[1], "variables")
-        value = given[variable] if isinstance(given, Mapping) else None
         sides, contrasts = contrasts_of(variable, column_at(X, place), value, comparison)
         sides = [with_column(X, place, side) for side in sides]
         values, weights, group = _means(model, sides, n_draws, by)
@@ -455,10 +448,3 @@ def _columns(terms, labels, group, about):
     if about is not None:
         columns[about[0]] = np.tile(about[1], len(labels) * k)
     return columns
-
-
-def _listed(variables):
-    given = [variables] if isinstance(variables, str | Integral) else list(variables)
-    if not given:
-        raise ValueError("variables must name a column of X, got none.")
-    return given

@@ -356,11 +356,10 @@ class FamilyMixture(PredictiveDistribution):
         rest = link.rest(eta) if family.needs_rest and not of_means else None
         trials = None if self.trials is None else self.trials[rows, None]
         if of_means and self.link == "logit":
-            sigmoids(mu := eta.ravel())
-            mu = mu.reshape(eta.shape)
+            sigmoids(eta.reshape(-1))  # In place.
         else:
-            mu = link.mean(eta)
-        return Parameters(mu, rest, tuple(self.dispersion.T), trials, self.weights), rows
+            eta = link.mean(eta)
+        return Parameters(eta, rest, tuple(self.dispersion.T), trials, self.weights), rows
 
     def _by_tiles(self, function):
         """Results (..., n) of a function of the `Parameters` of a tile and of its rows."""
