@@ -247,41 +247,132 @@ class Correlation:
         return "LKJ(1)"
 
 
+def factor_of(sds):
+    """Lower triangles (..., 3) of factors of effects' covariances, of sds and a correlation."""
+    out = np.zeros((*sds.shape[:-1], 3))
+    out[..., 0] = sds[..., 0]
+    if sds.shape[-1] > 1:
+        out[..., 1], out[..., 2] = sds[..., 1] * sds[..., 2], sds[..., 1] * _sine(sds[..., 2])
+    return out
+
+
+def by_sds(sds, by_factor):
+    """Derivatives by sds and a correlation, of those by `factor_of` them."""
+    if sds.shape[-1] == 1:
+        return by_factor[..., :1]
+    (_, sd, cosine), sine = np.moveaxis(sds, -1, 0), _sine(sds[..., 2])
+    one, other, last = np.moveaxis(by_factor, -1, 0)
+    return np.stack(
+        [one, cosine * other + sine * last, sd * (other - cosine / sine * last)], axis=-1
+    )
+
+
+def _sine(cosine):
+    return np.sqrt(np.maximum(1.0 - cosine**2, 1e-15))
+
+
 class Levels:
     """Sds of factors, the first of which is by itself, and effects of the levels of all others.
 
-    An effect is its factor's sd times a coordinate.
+    Effects of a level are a factor of the covariance of its factor's times coordinates.
     """
 
-    def __init__(self, sds, factors):
-        self.sds, self._n = sds, len(sds.names)
-        self._of = np.repeat(np.arange(1, self._n), [len(one.labels) for one in factors])
-        effects = [f"u[{one.factor}:{label}]" for one in factors for label in one.labels.tolist()]
+    def __init__(self, first, others):
+        dispersions = [one.dispersions for one in (first, *others)]
+        self.sds = Dispersions(
+            tuple(name for one in dispersions for name in one.names),
+            tuple(law for one in dispersions for law in one.laws),
+        )
+        self.n_sds, effects, self._terms = len(self.sds.names), [], []
+        last, start = len(dispersions[0].names), self.n_sds
+        for one, own in zip(others, dispersions[1:], strict=True):
+            n, q = len(one.labels), one.n_effects
+            some = slice(last, last := last + len(own.names))
+            self._terms.append((some, slice(start, start := start + n * q), (n, q)))
+            parts = [f"u[{name}:" for name in one.names_of_effects]
+            effects += [f"{part}{label}]" for label in one.labels.tolist() for part in parts]
         self.n_effects = len(effects)
-        self.names = (*sds.names, *(name.replace(".0]", "]") for name in effects))
+        self.names = (*self.sds.names, *(name.replace(".0]", "]") for name in effects))
+
+    def factors(self, sds):
+        """Of each factor but the first: where its effects are, and factors (..., q, q)."""
+        for some, own, (_, q) in self._terms:
+            lower = np.zeros((*sds.shape[:-1], q, q))
+            i, j = np.tril_indices(q)
+            lower[..., i, j] = factor_of(sds[..., some])[..., : len(i)]
+            yield slice(own.start - self.n_sds, own.stop - self.n_sds), lower
+
+    def effects(self, sds, z):
+        """Effects (..., L) of coordinates, given natural sds."""
+        out = np.empty(z.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(z[..., own], lower.swapaxes(-1, -2))
+        return out
+
+    def coordinates(self, sds, effects):
+        """The inverse of `effects`."""
+        out = np.empty(effects.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(effects[..., own], np.linalg.inv(lower).swapaxes(-1, -2))
+        return out
+
+    def by_effects(self, sds, by_coordinates):
+        """Derivatives by effects, of those by coordinates."""
+        out = np.empty(by_coordinates.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(by_coordinates[..., own], np.linalg.inv(lower))
+        return out
+
+    def log_volume(self, sds):
+        """Log determinant of effects by coordinates, (...,)."""
+        out = np.zeros(sds.shape[:-1])
+        for own, lower in self.factors(sds):
+            n = (own.stop - own.start) // lower.shape[-1]
+            out += n * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        return out
+
+    def precision(self, sds):
+        """Of effects, (m, L, L)."""
+        out = np.zeros((len(sds), self.n_effects, self.n_effects))
+        for own, lower in self.factors(sds):
+            root, q = np.linalg.inv(lower), lower.shape[-1]
+            block = root.swapaxes(-1, -2) @ root
+            for first in range(own.start, own.stop, q):
+                out[:, first : first + q, first : first + q] = block
+        return out
 
     def natural(self, u):
-        """Sds and effects (..., k) of coordinates (..., k)."""
-        sds = self.sds.natural(u[..., : self._n])
-        return np.concatenate([sds, sds[..., self._of] * u[..., self._n :]], axis=-1)
+        """Sds, correlations and effects (..., k) of coordinates (..., k)."""
+        sds = self.sds.natural(u[..., : self.n_sds])
+        return np.concatenate([sds, self.effects(sds, u[..., self.n_sds :])], axis=-1)
 
     def standard(self, phi):
         """The inverse of `natural`."""
-        sds = phi[..., : self._n]
-        z = phi[..., self._n :] / sds[..., self._of]
-        return np.concatenate([self.sds.standard(sds), z], axis=-1)
+        sds, effects = np.split(phi, [self.n_sds], axis=-1)
+        return np.concatenate([self.sds.standard(sds), self.coordinates(sds, effects)], axis=-1)
 
     def pull_back(self, u, phi, by_phi):
         """See `Dispersions`."""
-        n, by_effects = self._n, by_phi[..., self._n :]
-        by_sds = by_phi[..., :n].copy()
-        for f in range(1, n):
-            by_sds[..., f] += (by_effects * u[..., n:])[..., self._of == f].sum(axis=-1)
-        by_u = self.sds.pull_back(u[..., :n], phi[..., :n], by_sds)
-        return np.concatenate([by_u, by_effects * phi[..., self._of]], axis=-1)
+        n, out = self.n_sds, np.array(by_phi)
+        for (some, own, shape), (_, lower) in zip(self._terms, self.factors(phi), strict=True):
+            z, by_effects = (one[..., own].reshape(-1, *shape) for one in (u, by_phi))
+            q = shape[1]
+            out[..., own] = _times(by_phi[..., own], lower)
+            by_lower = np.einsum("mla,mlb->mab", by_effects, z)
+            by_factor = np.zeros((len(z), 3))
+            by_factor[:, : q * (q + 1) // 2] = by_lower[(slice(None), *np.tril_indices(q))]
+            more = by_sds(phi[..., some], by_factor.reshape(*phi.shape[:-1], 3))
+            out[..., some] += more
+        out[..., :n] = self.sds.pull_back(u[..., :n], phi[..., :n], out[..., :n])
+        return out
 
     def log_jacobian(self, u):
         """See `Dispersions`."""
-        sds = self.sds.natural(u[..., : self._n])
-        of_effects = np.log(sds[..., self._of]).sum(axis=-1)
-        return of_effects + self.sds.log_jacobian(u[..., : self._n])
+        u = u[..., : self.n_sds]
+        return self.log_volume(self.sds.natural(u)) + self.sds.log_jacobian(u)
+
+
+def _times(values, matrix):
+    """Effects of levels (..., n q), those of each level times a matrix (..., q, q)."""
+    levels = values.reshape(*values.shape[:-1], -1, matrix.shape[-1])
+    return (levels @ matrix).reshape(values.shape)

@@ -14,6 +14,7 @@ from skpmd._base.utils import check_count, check_level, warn
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
+from skpmd.linear._dispersion import factor_of
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
@@ -170,7 +171,7 @@ def effects_of(model, prior, batches, posterior):
     if groups.others and not groups.has_levels:
         return _of_normal(model, response, batches, coefficients, chosen, units[0], rng)
     known, G = model.split(coefficients), len(groups.labels)
-    factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
+    factor = factor_of(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
@@ -200,13 +201,16 @@ def effects_of(model, prior, batches, posterior):
             )
         )
     place, levels = width - response.n_dispersions + response.n_own, []
-    first = place + 1 + len(groups.others)
-    for j, one in enumerate(groups.others):
-        own = slice(first, first := first + len(one.labels))
-        table = posterior.particles[chosen, own].T
-        sds = posterior.particles[chosen, place + 1 + j]
-        moments = posterior.mean()[own], posterior.std()[own]
-        levels.append(_of_factor(one, link, moments, table, sds, chosen, rng))
+    sizes = [len(one.dispersions.names) for one in (groups.first, *groups.others)]
+    ends = place + np.cumsum(sizes)
+    first = ends[-1]
+    for one, a, b in zip(groups.others, ends, ends[1:], strict=False):
+        shape = len(one.labels), one.n_effects
+        own = slice(first, first := first + np.prod(shape))
+        table = posterior.particles[chosen, own].T.reshape(*shape, -1)
+        moments = [found.reshape(shape) for found in (posterior.mean()[own], posterior.std()[own])]
+        of_factor = factor_of(posterior.particles[chosen, a:b])
+        levels.append(_of_factor(one, link, moments, table, of_factor, chosen, rng))
     return _by_name(groups, [found, *levels])
 
 
@@ -218,18 +222,17 @@ def _of_normal(model, response, batches, coefficients, chosen, unit, rng):
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
     for j, (one, n) in enumerate(zip((groups.first, *groups.others), model.sizes, strict=True)):
         own, first = slice(first, first + len(one.labels)), first + n
-        moments = unit * mean[own], unit * std[own]
-        found.append(_of_factor(one, link, moments, unit * draws[own], sds[:, j], chosen, rng))
+        moments, table = (unit * mean[own, None], unit * std[own, None]), unit * draws[own, None]
+        factor = factor_of(sds[:, [j]])
+        found.append(_of_factor(one, link, moments, table, factor, chosen, rng))
     return _by_name(groups, found)
 
 
-def _of_factor(groups, link, moments, table, sds, chosen, rng):
-    """`EffectsOfGroups` of intercepts (G, m), and of one that is new."""
-    new = sds * _strata(len(sds), rng)[0, 0]
-    draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
-    factor = np.column_stack([sds, np.zeros((len(sds), 2))])
-    mean, std = (one[:, None] for one in moments)
-    given = groups.labels, groups.names, mean, std, draws, factor, chosen
+def _of_factor(groups, link, moments, table, factor, chosen, rng):
+    """`EffectsOfGroups` of draws (G, q, m), and of a group that is new."""
+    new = _effects(factor, *_strata(len(factor), rng)[:, 0])[: groups.n_effects]
+    draws = np.concatenate([table, new[None]]).astype(np.float32)
+    given = groups.labels, groups.names, *moments, draws, factor, chosen
     return EffectsOfGroups(*given, groups.factor, link)
 
 
@@ -252,8 +255,12 @@ def effects_of_prior(family, factor, rng):
     )  # fmt: skip
 
 
-def slope_of(groups, X, centre):
-    """What slopes of groups are multiplied by, (n,), of centred columns with ones; or None."""
+def slopes_of(groups, X, centre):
+    """What slopes of each factor are multiplied by, (n,), of columns less centres; or None."""
+    return [_slope(one, X, centre) for one in groups.factors]
+
+
+def _slope(groups, X, centre):
     if groups.slope is None:
         return None
     column = X[:, [groups.column]]
@@ -312,23 +319,23 @@ def _strata(n, rng, G=1):
 class RowEffects:
     """Effects of rows: of `EffectsOfGroups`, a tuple with one of each factor.
 
-    Codes (F, n) are below zero of new groups, and ``slope`` (n,) is what the second effect is
-    multiplied by, or None.
+    Codes (F, n) are below zero of new groups, and ``slopes``, a list with one of each factor, are
+    what the second effects are multiplied by, (n,), or None.
     """
 
-    def __init__(self, effects, codes, slope):
-        self._effects, self._codes, self._slope = effects, codes, slope
+    def __init__(self, effects, codes, slopes):
+        self._effects, self._codes, self._slopes = effects, codes, slopes
         self._tables = [one.draws for one in effects]
         every = zip(effects, codes, strict=True)
         self._places = [np.where(c < 0, len(one.labels), c).astype(np.int64) for one, c in every]
 
     def add(self, table, rows):
         """Add those of some rows to predictors (r, m)."""
-        for effects, place in zip(self._tables, self._places, strict=True):
+        for effects, place, slope in zip(self._tables, self._places, self._slopes, strict=True):
             own = effects[place[rows]]
             table += own[:, 0]
-            if self._slope is not None:
-                table += self._slope[rows, None] * own[:, 1]
+            if slope is not None:
+                table += slope[rows, None] * own[:, 1]
 
     def drawn(self, n_samples, rng, chosen=None):
         """Places (n_samples,) of particles, and with each one effect for each group.
@@ -354,14 +361,15 @@ class RowEffects:
 
     def part(self, rows):
         """Those of some rows."""
-        slope = None if self._slope is None else self._slope[rows]
-        return RowEffects(self._effects, self._codes[:, rows], slope)
+        slopes = [None if one is None else one[rows] for one in self._slopes]
+        return RowEffects(self._effects, self._codes[:, rows], slopes)
 
     def joined(self, parts):
         """Those of the rows of several, in a list."""
-        slope = None if self._slope is None else np.concatenate([one._slope for one in parts])
+        every = zip(*(one._slopes for one in parts), strict=True)
+        slopes = [None if one[0] is None else np.concatenate(one) for one in every]
         codes = np.concatenate([one._codes for one in parts], axis=1)
-        return RowEffects(self._effects, codes, slope)
+        return RowEffects(self._effects, codes, slopes)
 
 
 class GroupedMixture(FamilyMixture):

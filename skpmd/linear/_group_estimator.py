@@ -18,16 +18,17 @@ from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
 from skpmd.linear._crossed import Factors
+from skpmd.linear._dispersion import factor_of
 from skpmd.linear._group_effects import (
     EffectsOfGroups,
     RowEffects,
     effects_of_prior,
-    slope_of,
+    slopes_of,
     warn_of_gone,
 )
 from skpmd.linear._group_left_out import of_groups, of_rows
 from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, with_weights
-from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
+from skpmd.linear._groups import Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
     "groups": [list, tuple, None],
@@ -284,18 +285,36 @@ class GroupColumns:
         """A `Distribution` with effects of groups of rows."""
         if response.family.groups is not None:
             return with_labels(response, labels[0])
-        slope, column, factors = None, -1, self._factors
-        for factor, given in (self.slopes or {}).items():
-            if len(factors) > 1:
-                raise ValueError(
-                    f"slopes={self.slopes!r} are for one factor, and groups={self.groups!r} are "
-                    "several: set slopes=None, or name one factor."
-                )
-            if factor != factors[0]:
+        given = [self._groups_of(*one, X, weight) for one in zip(self._factors, labels, strict=True)]
+        for factor in self.slopes or {}:
+            if factor not in self._factors:
                 raise ValueError(
                     f"slopes={self.slopes!r} are of {factor!r}, and groups={self.groups!r}: name "
                     "the same column in both, in the same way."
                 )
+        if len(given) == 1:
+            return response._replace(family=grouped(response.family, given[0]))
+        # That with most effects is integrated out, or eliminated, first.
+        sizes = [len(one.labels) * one.n_effects for one in given]
+        order = sorted(range(len(given)), key=lambda f: (-sizes[f], f))
+        first, *others = [given[f] for f in order]
+        has_levels = not response.family.is_conjugate or any(one.n_effects > 1 for one in given)
+        n, most = sum(sizes) - max(sizes), MAX_LEVELS if has_levels else MAX_DENSE
+        if n > most:
+            why = "with slopes" if response.family.is_conjugate else "with this family"
+            raise ValueError(
+                f"groups={self.groups!r}: the factors beside {first.factor!r}, which has most "
+                f"effects, have {n} effects of levels in all, and at most {most} are possible "
+                f"{why if has_levels else 'of normal rows'}. Leave a factor or its slopes out, or "
+                "join its rare levels."
+            )
+        groups = Factors(first, tuple(others), tuple(order), has_levels)
+        return response._replace(family=grouped(response.family, groups))
+
+    def _groups_of(self, factor, labels, X, weight):
+        """`Groups` of one factor."""
+        given, slope, column = (self.slopes or {}).get(factor), None, -1
+        if given is not None:
             if isinstance(given, str) or np.ndim(given) != 1 or len(given) != 1:
                 raise ValueError(
                     f"slopes[{factor!r}] must be a list with one column that has a coefficient, "
@@ -308,26 +327,12 @@ class GroupColumns:
                     f"coefficient: these are {', '.join(features[:5]) or 'none'}."
                 )
             column = features.index(slope)
-        names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
-        # That with most levels is integrated out, or eliminated, first.
-        first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
-        groups = Groups(names[first], labels[first], slope, column, scale)
+        scale = float(self.group_prior_scale)
+        groups = Groups(str(self._name_of(factor)), labels, slope, column, scale)
         if slope is not None and self.scale is None:  # Otherwise columns have been centred.
-            at_zero = slope_of(groups, X, np.zeros(X.shape[1]))
+            at_zero = slopes_of(groups, X, np.zeros(X.shape[1]))[0]
             groups = groups._replace(centre=float(np.average(at_zero, weights=weight)))
-        if not others:
-            return response._replace(family=grouped(response.family, groups))
-        others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
-        has_levels = not response.family.is_conjugate
-        n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
-        if n > most:
-            raise ValueError(
-                f"groups={self.groups!r}: the factors beside {names[first]!r}, which has most "
-                f"levels, have {n} levels in all, and at most {most} are possible with "
-                f"family={response.family.name!r}. Leave one out, or join its rare levels."
-            )
-        groups = Factors(groups, others, tuple(order), has_levels)
-        return response._replace(family=grouped(response.family, groups))
+        return groups
 
     @property
     def _at_population(self):
@@ -340,8 +345,8 @@ class GroupColumns:
         """`RowEffects` of columns with coefficients; None without groups, and of the population."""
         if codes is None or self._at_population:
             return None
-        slope = slope_of(self._groups_of_fit, X, self._state.units.centre)
-        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slope)
+        slopes = slopes_of(self._groups_of_fit, X, self._state.units.centre)
+        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slopes)
 
     @property
     def _particles_averaged(self):
@@ -367,7 +372,7 @@ class GroupColumns:
         self._refuse_several("sample_prior_y", groups)
         first = self._n_slopes + self._state.fit_intercept + response.n_own
         sds = theta[:, first : first + len(groups.dispersions.names)]
-        return effects_of_prior(response.family, GroupedModel.factor(sds), rng)
+        return effects_of_prior(response.family, factor_of(sds), rng)
 
     # ------------------------------------------------------------------- rows left out
     def _in_groups(self, batch, codes):

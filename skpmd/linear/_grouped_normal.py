@@ -7,6 +7,7 @@ triangular matrix, so that rows are looked at once.
 
 import numpy as np
 
+from skpmd.linear._dispersion import by_sds, factor_of
 from skpmd.linear._group_rows import group_pieces
 from skpmd.linear._groups import GroupedModel
 
@@ -70,7 +71,7 @@ class GroupedNormal(GroupedModel):
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = self.split(coefficients)
-        factor, variance, w = self.factor(sds), phi[:, 0] ** 2, slopes.shape[1]
+        factor, variance, w = factor_of(sds), phi[:, 0] ** 2, slopes.shape[1]
         by_factor, by_variance = np.zeros(factor.shape), np.zeros(len(phi))
         for batch in batches:
             sums = self._sums(batch)
@@ -91,7 +92,7 @@ class GroupedNormal(GroupedModel):
                                   (by_factor[some], by_variance[some]))  # fmt: skip
         if order:
             by_phi = 2.0 * phi * by_variance[:, None]
-            by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
+            by_all = np.hstack([by_phi, by_sds(sds, by_factor)])
             gradient[:, w:] += self.family.dispersions.pull_back(
                 coefficients[:, w:], np.hstack([phi, sds]), by_all
             )
@@ -106,7 +107,7 @@ class GroupedNormal(GroupedModel):
         step, (slopes, phi, sds) = max(1, _TABLE // sums.of_y[own].size), known
         for i in range(0, len(slopes), step):
             some = slice(i, i + step)
-            yield some, self._moments(sums, own, (slopes[some], phi[some], self.factor(sds[some])))
+            yield some, self._moments(sums, own, (slopes[some], phi[some], factor_of(sds[some])))
 
     def _moments(self, sums, own, known):
         """Averages (m, G, 7) over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), H = R L."""

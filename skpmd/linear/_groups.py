@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
-from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
+from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT, by_sds, factor_of
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_quadrature import integrate_groups
@@ -52,6 +52,11 @@ class Groups(NamedTuple):
     def n_effects(self):
         """Effects of each group."""
         return 1 if self.slope is None else 2
+
+    @property
+    def names_of_effects(self):
+        """Of coordinates of effects: of the factor, and of it with the column of a slope."""
+        return [":".join([self.factor, *one]) for one in ((), (self.slope,))[: self.n_effects]]
 
     @property
     def names(self):
@@ -133,6 +138,15 @@ def with_labels(response, labels):
     return response._replace(family=family)
 
 
+def slope_column(model, groups, X):
+    """What slopes of a factor are multiplied by, (n,), of rows in the model's units; or None."""
+    if groups.slope is None:
+        return None
+    x, shift = X[:, [groups.column]], model.shift_of(X)
+    x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
+    return x if shift is None else x - shift[groups.column]
+
+
 class GroupedModel(GeneralisedLinearModel):
     """A family's likelihood in which effects of groups are integrated out.
 
@@ -149,23 +163,6 @@ class GroupedModel(GeneralisedLinearModel):
         self._add_sums(self.prior.coefficients(theta), 0, [batch], total, None)
         # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
         return np.where(total < np.inf, total, -np.inf)
-
-    @staticmethod
-    def factor(sds):
-        """Lower triangular factors (m, 3) of effects' covariances, of their sds and correlation."""
-        out = np.zeros((len(sds), 3))
-        out[:, 0] = sds[:, 0]
-        if sds.shape[1] > 1:
-            out[:, 1], out[:, 2] = sds[:, 1] * sds[:, 2], sds[:, 1] * _sine(sds[:, 2])
-        return out
-
-    def _by_sds(self, sds, by_factor):
-        """Derivatives by sds and correlation, of those by factors."""
-        if sds.shape[1] == 1:
-            return by_factor[:, :1]
-        (_, sd, cosine), sine = sds.T, _sine(sds[:, 2])
-        one, other, last = by_factor.T
-        return np.stack([one, cosine * other + sine * last, sd * (other - cosine / sine * last)], 1)
 
     def split(self, coefficients):
         """Coefficients (m, w), dispersions (m, k) and factors (m, 3)."""
@@ -192,7 +189,7 @@ class GroupedModel(GeneralisedLinearModel):
             if order:
                 by_phi += times * self.family.rest_by_phi(phi, *columns)
         if order:
-            by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
+            by_all = np.hstack([by_phi, by_sds(sds, by_factor)])
             u, phi = coefficients[:, width:], np.hstack([phi, sds])
             gradient[:, width:] += self.family.dispersions.pull_back(u, phi, by_all)
 
@@ -239,10 +236,7 @@ class GroupedModel(GeneralisedLinearModel):
         columns, known = self._columns(batch, rows), known.with_factors
         slopes = known[0]
         if groups.slope is not None:
-            x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
-            if self.shift_of(batch.X) is not None:
-                x = x - self.shift[groups.column]
+            x = slope_column(self, groups, batch.X[rows])
         is_fast = groups.slope is None and self._is_fast(columns)
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
@@ -422,7 +416,7 @@ class _Particles(tuple):
     @cached_property
     def with_factors(self):
         """The same with factors (m, 3) of the effects' covariances."""
-        return *self[:2], GroupedModel.factor(self[2])
+        return *self[:2], factor_of(self[2])
 
     @cached_property
     def kinds(self):
@@ -431,10 +425,6 @@ class _Particles(tuple):
         level = octaves(known[2])
         few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
         return level, few
-
-
-def _sine(cosine):
-    return np.sqrt(np.maximum(1.0 - cosine**2, 1e-15))
 
 
 def _sd(cov):

@@ -295,11 +295,11 @@ def test_what_several_factors_do_not_have_is_refused():
     missing = X.copy()
     missing[7, 2] = np.nan
     for change, rows, words in (
-        ({"slopes": {1: [0]}}, X, "slopes=.* are for one factor"),
+        ({"slopes": {3: [0]}}, X, "slopes=.* are of 3, and groups"),
         ({"groups": [1, 1]}, X, "same column"),
         ({"groups": []}, X, "one to 4"),
         ({}, missing, "groups=2 has no label in row 7"),
-        ({}, many, "299 levels in all, and at most 200"),
+        ({}, many, "299 effects of levels in all, and at most 200"),
     ):
         with pytest.raises(ValueError, match=words):
             clone(model).set_params(**change).fit(rows, (np.arange(len(rows)) % 2).astype(float))
