@@ -24,7 +24,7 @@ class Factors(NamedTuple):
     order: tuple  # Places of all, as they were given.
     has_levels: bool  # Whether effects of the others are coordinates, and not integrated out.
 
-    slope, column, n_effects = None, -1, 1
+    slopes, columns, n_effects = (), (), 1
 
     @property
     def labels(self):

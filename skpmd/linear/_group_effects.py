@@ -254,11 +254,11 @@ def effects_of_prior(family, factor, rng):
 
 def slope_of(groups, X, centre):
     """What slopes of groups are multiplied by, (n,), of centred columns with ones; or None."""
-    if groups.slope is None:
+    if not groups.slopes:
         return None
-    column = X[:, [groups.column]]
+    column = X[:, list(groups.columns)]
     column = column.toarray() if issparse(column) else column
-    return column[:, 0] - (centre[groups.column] + groups.centre)
+    return column[:, 0] - (centre[groups.columns[0]] + (groups.centre[0] if groups.centre else 0.0))
 
 
 def _effects(factor, z0, z1):

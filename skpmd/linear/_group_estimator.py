@@ -284,7 +284,7 @@ class GroupColumns:
         """A `Distribution` with effects of groups of rows."""
         if response.family.groups is not None:
             return with_labels(response, labels[0])
-        slope, column, factors = None, -1, self._factors
+        slopes, columns, factors = (), (), self._factors
         for factor, given in (self.slopes or {}).items():
             if len(factors) > 1:
                 raise ValueError(
@@ -307,17 +307,17 @@ class GroupColumns:
                     f"slopes={self.slopes!r} names {given[0]!r}, which is no column with a "
                     f"coefficient: these are {', '.join(features[:5]) or 'none'}."
                 )
-            column = features.index(slope)
+            slopes, columns = (slope,), (features.index(slope),)
         names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
         # That with most levels is integrated out, or eliminated, first.
         first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
-        groups = Groups(names[first], labels[first], slope, column, scale)
-        if slope is not None and self.scale is None:  # Otherwise columns have been centred.
+        groups = Groups(names[first], labels[first], slopes, columns, scale)
+        if slopes and self.scale is None:  # Otherwise columns have been centred.
             at_zero = slope_of(groups, X, np.zeros(X.shape[1]))
-            groups = groups._replace(centre=float(np.average(at_zero, weights=weight)))
+            groups = groups._replace(centre=(float(np.average(at_zero, weights=weight)),))
         if not others:
             return response._replace(family=grouped(response.family, groups))
-        others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
+        others = tuple(Groups(names[f], labels[f], (), (), scale) for f in others)
         has_levels = not response.family.is_conjugate
         n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
         if n > most:

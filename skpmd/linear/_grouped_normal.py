@@ -26,8 +26,9 @@ class _Sums:
             y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
-            if groups.slope is not None:
-                Z = np.column_stack([Z, Z[:, 0] * (X[:, groups.column] - groups.centre)])
+            if groups.slopes:
+                x = X[:, groups.columns] - (groups.centre or 0.0)
+                Z = np.column_stack([Z, Z * x])
             parts = [_projected(Z[a:b], scaled[a:b]) for a, b in zip(starts, starts[1:])]  # noqa: B905
             of_y += [one[0][:, 0] for one in parts]
             of_x += [one[0][:, 1:] for one in parts]

@@ -36,10 +36,10 @@ class Groups(NamedTuple):
 
     factor: str  # Its name.
     labels: np.ndarray  # (G,): Of the groups, whose codes are places here.
-    slope: str | None  # Name of the column on which each group has a slope of its own.
-    column: int  # Its place among those that have coefficients; -1 where there is none.
+    slopes: tuple[str, ...]  # Names of columns on which each group has a slope of its own.
+    columns: tuple[int, ...]  # Their places among those that have coefficients.
     prior_scale: float
-    centre: float = 0.0  # Where intercepts are, of a column that is taken as it is.
+    centre: tuple[float, ...] = ()  # Where intercepts are, of columns that are taken as they are.
 
     others = ()  # Further factors.
 
@@ -51,27 +51,28 @@ class Groups(NamedTuple):
     @property
     def n_effects(self):
         """Effects of each group."""
-        return 1 if self.slope is None else 2
+        return 1 + len(self.slopes)
 
     @property
     def names(self):
         """Names of these effects."""
-        return ("intercept",) if self.slope is None else ("intercept", self.slope)
+        return ("intercept", *self.slopes)
 
     @property
     def dispersions(self):
         """`Dispersions` of the effects: sds, and the correlation of two."""
         law, name = HalfStudentT(self.prior_scale), self.factor
-        if self.slope is None:
+        if not self.slopes:
             return Dispersions((f"sd[{name}]",), (law,))
-        names = f"sd[{name}]", f"sd[{name}:{self.slope}]", f"cor[{name}:{self.slope}]"
+        (slope,) = self.slopes
+        names = f"sd[{name}]", f"sd[{name}:{slope}]", f"cor[{name}:{slope}]"
         return Dispersions(names, (law, law, Correlation()))
 
     def units(self, unit, scale):
         """What they are per, (k,), where y is in a unit and columns are in units of ``scale``."""
-        if self.slope is None:
+        if not self.slopes:
             return np.array([unit])
-        return np.array([unit, unit / scale[self.column], 1.0])
+        return np.array([unit, unit / scale[self.columns[0]], 1.0])
 
     def are_within(self, phi):
         """Whether dispersions (m, k) are some that there can be, (m,)."""
@@ -238,12 +239,13 @@ class GroupedModel(GeneralisedLinearModel):
         groups, kinds, x = self.family.groups, known.kinds, None
         columns, known = self._columns(batch, rows), known.with_factors
         slopes = known[0]
-        if groups.slope is not None:
-            x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
+        if groups.slopes:
+            x = batch.X[rows][:, list(groups.columns)]
+            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64)
+            x = x - (groups.centre[0] if groups.centre else 0.0)
             if self.shift_of(batch.X) is not None:
-                x = x - self.shift[groups.column]
-        is_fast = groups.slope is None and self._is_fast(columns)
+                x = x - self.shift[groups.columns[0]]
+        is_fast = not groups.slopes and self._is_fast(columns)
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
             fast = Intercepts(self, kinds, batch, rows, starts)

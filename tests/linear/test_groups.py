@@ -48,7 +48,7 @@ def case(name, link="auto", slope=False, n=17, seed=0):
     rng = np.random.default_rng(seed)
     group = np.sort(np.append(rng.integers(0, 5, n - 1), 5))
     own = Cumulative(4) if name == "cumulative" else FAMILIES[name](link)
-    groups = Groups("g", np.arange(6), "x" if slope else None, 0 if slope else -1, 2.5)
+    groups = Groups("g", np.arange(6), ("x",) * slope, (0,) * slope, 2.5)
     family = grouped(own, groups)
     d = 2 + (name != "cumulative") + len(family.dispersions.names)
     kind = GroupedNormal if family.is_conjugate else GroupedModel
@@ -62,7 +62,7 @@ def dense(model, batch, theta):
     """Log-likelihood by the trapezoidal rule over each group's effects, and by no quadrature."""
     slopes, phi, sds = model.split(theta[None])
     level, both, slope = model.factor(sds)[0]
-    has_slope = model.family.groups.slope is not None
+    has_slope = bool(model.family.groups.slopes)
     t = np.linspace(-7.0, 7.0, 281 if has_slope else 2001)
     z0, z1 = (one.ravel() for one in np.meshgrid(t, t if has_slope else [0.0], indexing="ij"))
     columns = model._columns(batch, slice(None))
@@ -265,7 +265,7 @@ def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
 
 def test_a_particle_far_from_all_others_has_a_likelihood():
     X, _ = table(20, 6, 0.0)  # An sd of 1e5, as heavy tails of separable classes have some.
-    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), None, -1, 2.5))
+    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), (), (), 2.5))
     model = GroupedModel(NormalPrior(np.ones(3)), True, family, 0.0)
     rows = Batch(X[:, :1], 1.0 * (X[:, 0] > 0.0), np.ones(120), group=X[:, 1])
     theta = np.tile([21.8, 3.7, 0.8], (21, 1))
