@@ -22,7 +22,7 @@ from skpmd.linear._group_effects import (
     EffectsOfGroups,
     RowEffects,
     effects_of_prior,
-    slope_of,
+    slopes_of,
     warn_of_gone,
 )
 from skpmd.linear._group_left_out import of_groups, of_rows
@@ -35,7 +35,7 @@ GROUP_CONSTRAINTS = {
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
 }
-MAX_FACTORS = 4
+MAX_FACTORS, MAX_SLOPES = 4, 3
 MAX_LEVELS, MAX_DENSE = 200, 5000  # Of factors whose effects are coordinates, and of normal rows.
 _ALL = 1 << 62  # More rows than there are.
 # Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
@@ -296,25 +296,29 @@ class GroupColumns:
                     f"slopes={self.slopes!r} are of {factor!r}, and groups={self.groups!r}: name "
                     "the same column in both, in the same way."
                 )
-            if isinstance(given, str) or np.ndim(given) != 1 or len(given) != 1:
+            if isinstance(given, str) or np.ndim(given) != 1 or not 0 < len(given) <= MAX_SLOPES:
                 raise ValueError(
-                    f"slopes[{factor!r}] must be a list with one column that has a coefficient, "
-                    f"got {given!r}: more slopes are not available yet."
+                    f"slopes[{factor!r}] must be a list with one to {MAX_SLOPES} columns that have "
+                    f"coefficients, got {given!r}."
                 )
-            slope, features = str(self._name_of(given[0])), [*map(str, self._features())]
-            if slope not in features:
-                raise ValueError(
-                    f"slopes={self.slopes!r} names {given[0]!r}, which is no column with a "
-                    f"coefficient: these are {', '.join(features[:5]) or 'none'}."
-                )
-            slopes, columns = (slope,), (features.index(slope),)
+            slopes = tuple(str(self._name_of(one)) for one in given)
+            features = [*map(str, self._features())]
+            for name, one in zip(slopes, given, strict=True):
+                if name not in features or slopes.count(name) > 1:
+                    what = "is no column with a coefficient" if name not in features else "is twice"
+                    raise ValueError(
+                        f"slopes={self.slopes!r} names {one!r}, which {what}: name some of "
+                        f"{', '.join(features[:5]) or 'none'}, each once."
+                    )
+            columns = tuple(map(features.index, slopes))
         names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
         # That with most levels is integrated out, or eliminated, first.
         first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
         groups = Groups(names[first], labels[first], slopes, columns, scale)
         if slopes and self.scale is None:  # Otherwise columns have been centred.
-            at_zero = slope_of(groups, X, np.zeros(X.shape[1]))
-            groups = groups._replace(centre=(float(np.average(at_zero, weights=weight)),))
+            at_zero = slopes_of(groups, X, np.zeros(X.shape[1]))
+            centre = tuple(float(np.average(one, weights=weight)) for one in at_zero.T)
+            groups = groups._replace(centre=centre)
         if not others:
             return response._replace(family=grouped(response.family, groups))
         others = tuple(Groups(names[f], labels[f], (), (), scale) for f in others)
@@ -340,8 +344,8 @@ class GroupColumns:
         """`RowEffects` of columns with coefficients; None without groups, and of the population."""
         if codes is None or self._at_population:
             return None
-        slope = slope_of(self._groups_of_fit, X, self._state.units.centre)
-        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slope)
+        slopes = slopes_of(self._groups_of_fit, X, self._state.units.centre)
+        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slopes)
 
     @property
     def _particles_averaged(self):

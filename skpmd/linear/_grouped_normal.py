@@ -110,7 +110,7 @@ class GroupedNormal(GroupedModel):
             yield some, self._moments(sums, own, (slopes[some], phi[some], self.factor(sds[some])))
 
     def _moments(self, sums, own, known):
-        """Averages (m, G, 7) over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), H = R L."""
+        """Averages over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), with H = R L."""
         slopes, phi, factor = known
         of_y, of_x = sums.of_y[own], sums.of_x[own]
         c, half = _between(slopes, of_y, of_x), sums.triangle[own] @ _lower(factor, of_y.shape[1])
@@ -119,15 +119,10 @@ class GroupedNormal(GroupedModel):
         inverse, _ = _inverse(A, variance, half)
         mean = np.einsum("mgab,mgcb,mgc->mga", inverse, half, c)
         cov = inverse * variance[..., None, None]
-        out = np.zeros((*c.shape[:2], 7))
-        out[..., 4] = 1.0  # Of the second effect, where there is none.
-        for j, place in enumerate((2, 4)[:q]):
-            z, var = mean[..., j], cov[..., j, j]
-            out[..., j], out[..., place] = z, z * z + var
-            out[..., 5 + j] = z * (z * z + 3.0 * var)
-        if q > 1:
-            out[..., 3] = mean[..., 0] * mean[..., 1] + cov[..., 0, 1]
-        return out
+        pairs = zip(*np.tril_indices(q), strict=True)
+        squares = [mean[..., i] * mean[..., j] + cov[..., i, j] for i, j in pairs]
+        cubes = mean * (mean * mean + 3.0 * np.diagonal(cov, axis1=-2, axis2=-1))
+        return np.concatenate([mean, np.stack(squares, axis=-1), cubes], axis=-1)
 
     def _add_between(self, sums, known, order, total, gradient, by):
         """Add log N(c; 0, A) of all groups, with c = Q'(y - X b) and A = sigma^2 I + R L L' R'."""
@@ -144,10 +139,7 @@ class GroupedNormal(GroupedModel):
         of_a = 0.5 * (h[..., :, None] * h[..., None, :] - inverse)
         by[1][:] += np.einsum("mgaa->m", of_a)
         of_lower = 2.0 * (sums.triangle.swapaxes(1, 2) @ (of_a @ half)).sum(axis=1)
-        by[0][:, 0] += of_lower[:, 0, 0]
-        if q > 1:
-            by[0][:, 1] += of_lower[:, 1, 0]
-            by[0][:, 2] += of_lower[:, 1, 1]
+        by[0][:] += of_lower[:, *np.tril_indices(q)]
 
 
 def _between(slopes, of_y, of_x):
@@ -159,17 +151,29 @@ def _between(slopes, of_y, of_x):
 def _lower(factor, q):
     """Lower triangles (m, 1, q, q) of the effects' covariances."""
     out = np.zeros((len(factor), 1, q, q))
-    out[:, 0, 0, 0] = factor[:, 0]
-    if q > 1:
-        out[:, 0, 1, 0], out[:, 0, 1, 1] = factor[:, 1], factor[:, 2]
+    out[:, 0, *np.tril_indices(q)] = factor
     return out
 
 
 def _inverse(A, variance, half):
-    """Inverses and determinants of matrices A = H H' + variance I (..., q, q), q = 1 or 2."""
-    if A.shape[-1] == 1:
+    """Inverses and determinants of matrices A = H H' + variance I (..., q, q)."""
+    q = A.shape[-1]
+    if q == 1:
         return 1.0 / A, A[..., 0, 0]
-    # A sum of what is not negative: of a small variance nothing is left of a difference.
+    # Of a small variance nothing is left of a difference: by Gram and Schmidt of (H', sigma I).
+    if q > 2:
+        sigma, det = np.sqrt(variance)[..., None, None], 1.0
+        of_noise = np.broadcast_to(sigma * np.eye(q), A.shape)
+        root = np.concatenate([half.swapaxes(-1, -2), of_noise], axis=-2)
+        root = np.ascontiguousarray(np.moveaxis(root, (-2, -1), (0, 1)))
+        for j in range(q):
+            for k in range(j):
+                root[:, j] -= (root[:, k] * root[:, j]).sum(axis=0) * root[:, k]
+            square = (root[:, j] ** 2).sum(axis=0)
+            det, root[:, j] = det * square, root[:, j] / np.sqrt(square)
+        lower = np.moveaxis(root[q:], (0, 1), (-2, -1)) / sigma
+        return lower @ lower.swapaxes(-1, -2), det
+    # A sum of what is not negative.
     det = half[..., 0, 0] * half[..., 1, 1] - half[..., 0, 1] * half[..., 1, 0]
     det = variance * (variance + (half * half).sum(axis=(-1, -2))) + det**2
     inverse = np.empty(A.shape)
