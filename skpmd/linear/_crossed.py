@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix, hstack, issparse
 from skpmd.linear._conditional import fitted_components
 from skpmd.linear._dispersion import Levels
 from skpmd.linear._grouped_normal import GroupedNormal
-from skpmd.linear._groups import GroupedModel, Groups, grouped, slope_column
+from skpmd.linear._groups import GroupedModel, Groups, grouped, slope_columns
 
 
 class Factors(NamedTuple):
@@ -158,9 +158,9 @@ class CrossedModel(GroupedModel):
         X, places, values, first = batch.X, [], [], 0
         ones = np.ones(len(batch.group))
         for one, codes in zip(self.family.groups.others, batch.group.T[1:], strict=True):
-            q, x = one.n_effects, slope_column(self, one, X)
+            q = one.n_effects
             places += [first + codes * q + j for j in range(q)]
-            values += [ones] if x is None else [ones, x]
+            values += [ones, *slope_columns(self, one, X).T]
             first += q * len(one.labels)
         levels = _Levels(X, np.column_stack(places), np.column_stack(values), self.n_levels)
         X = levels.sparse() if issparse(X) else levels

@@ -4,7 +4,7 @@ The prior of a dispersion is that of the function's values, so that every coordi
 coefficients has the prior N(0, 1): priors, densities and streams need to know nothing of it.
 """
 
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 from scipy.special import (
@@ -22,6 +22,8 @@ from scipy.special import (
     ndtri,
     ndtri_exp,
 )
+
+from skpmd.linear._correlations import by_sds, factor_of
 
 _FAR = 8.0  # Beyond is a mass of 1e-15, and functions are flat.
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
@@ -227,48 +229,34 @@ class Cutpoints:
         )
 
 
-class Correlation:
-    """The uniform distribution on -1 to 1, LKJ(1) of two effects; see `HalfStudentT`."""
+class Joined:
+    """Dispersions of a family and those of groups, in this order; methods are `Dispersions`'s."""
 
-    def quantile(self, u):
-        """Its value with as much mass below it as N(0, 1) has below u."""
-        return 2.0 * ndtr(u) - 1.0
+    def __init__(self, own, groups):
+        self.parts, self.n_own = (own, groups), len(own.names)
+        self.names = (*own.names, *groups.names)
 
-    def standard(self, x):
-        """The inverse of `quantile`."""
-        return ndtri(0.5 * (1.0 + x))
+    def natural(self, u):
+        """Dispersions (m, k) of coordinates (m, k)."""
+        return np.concatenate([one.natural(some) for one, some in self._cut(u)], axis=-1)
 
-    def log_density(self, x):
-        """Log density."""
-        return np.full(np.shape(x), -np.log(2.0))
+    def standard(self, phi):
+        """The inverse of `natural`."""
+        return np.concatenate([one.standard(some) for one, some in self._cut(phi)], axis=-1)
 
-    def described(self, unit):
-        """In words."""
-        return "LKJ(1)"
+    def pull_back(self, u, phi, by_phi):
+        """Derivatives by coordinates, of derivatives by dispersions."""
+        some = zip(*(self._cut(table) for table in (u, phi, by_phi)), strict=True)
+        parts = [own[0][0].pull_back(*(table for _, table in own)) for own in some]
+        return np.concatenate(parts, axis=-1)
 
+    def log_jacobian(self, u):
+        """Log determinant of the derivative of dispersions by coordinates, (m,)."""
+        return sum(one.log_jacobian(some) for one, some in self._cut(u))
 
-def factor_of(sds):
-    """Lower triangles (..., 3) of factors of effects' covariances, of sds and a correlation."""
-    out = np.zeros((*sds.shape[:-1], 3))
-    out[..., 0] = sds[..., 0]
-    if sds.shape[-1] > 1:
-        out[..., 1], out[..., 2] = sds[..., 1] * sds[..., 2], sds[..., 1] * _sine(sds[..., 2])
-    return out
-
-
-def by_sds(sds, by_factor):
-    """Derivatives by sds and a correlation, of those by `factor_of` them."""
-    if sds.shape[-1] == 1:
-        return by_factor[..., :1]
-    (_, sd, cosine), sine = np.moveaxis(sds, -1, 0), _sine(sds[..., 2])
-    one, other, last = np.moveaxis(by_factor, -1, 0)
-    return np.stack(
-        [one, cosine * other + sine * last, sd * (other - cosine / sine * last)], axis=-1
-    )
-
-
-def _sine(cosine):
-    return np.sqrt(np.maximum(1.0 - cosine**2, 1e-15))
+    def _cut(self, table):
+        n = self.n_own
+        return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))
 
 
 class Levels:
@@ -279,10 +267,7 @@ class Levels:
 
     def __init__(self, first, others):
         dispersions = [one.dispersions for one in (first, *others)]
-        self.sds = Dispersions(
-            tuple(name for one in dispersions for name in one.names),
-            tuple(law for one in dispersions for law in one.laws),
-        )
+        self.sds = reduce(Joined, dispersions)
         self.n_sds, effects, self._terms = len(self.sds.names), [], []
         last, start = len(dispersions[0].names), self.n_sds
         for one, own in zip(others, dispersions[1:], strict=True):
@@ -299,7 +284,7 @@ class Levels:
         for some, own, (_, q) in self._terms:
             lower = np.zeros((*sds.shape[:-1], q, q))
             i, j = np.tril_indices(q)
-            lower[..., i, j] = factor_of(sds[..., some])[..., : len(i)]
+            lower[..., i, j] = factor_of(sds[..., some])
             yield slice(own.start - self.n_sds, own.stop - self.n_sds), lower
 
     def effects(self, sds, z):
@@ -356,13 +341,10 @@ class Levels:
         n, out = self.n_sds, np.array(by_phi)
         for (some, own, shape), (_, lower) in zip(self._terms, self.factors(phi), strict=True):
             z, by_effects = (one[..., own].reshape(-1, *shape) for one in (u, by_phi))
-            q = shape[1]
             out[..., own] = _times(by_phi[..., own], lower)
-            by_lower = np.einsum("mla,mlb->mab", by_effects, z)
-            by_factor = np.zeros((len(z), 3))
-            by_factor[:, : q * (q + 1) // 2] = by_lower[(slice(None), *np.tril_indices(q))]
-            more = by_sds(phi[..., some], by_factor.reshape(*phi.shape[:-1], 3))
-            out[..., some] += more
+            by_lower = np.einsum("mla,mlb->mab", by_effects, z)[:, *np.tril_indices(shape[1])]
+            of_sds = phi[..., some].reshape(len(z), -1)
+            out[..., some] += by_sds(of_sds, by_lower).reshape(phi[..., some].shape)
         out[..., :n] = self.sds.pull_back(u[..., :n], phi[..., :n], out[..., :n])
         return out
 

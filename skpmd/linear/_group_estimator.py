@@ -17,8 +17,8 @@ from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
+from skpmd.linear._correlations import factor_of
 from skpmd.linear._crossed import Factors
-from skpmd.linear._dispersion import factor_of
 from skpmd.linear._group_effects import (
     EffectsOfGroups,
     RowEffects,
@@ -36,7 +36,7 @@ GROUP_CONSTRAINTS = {
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
 }
-MAX_FACTORS = 4
+MAX_FACTORS, MAX_SLOPES = 4, 3
 MAX_LEVELS, MAX_DENSE = 200, 5000  # Of factors whose effects are coordinates, and of normal rows.
 _ALL = 1 << 62  # More rows than there are.
 # Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
@@ -285,20 +285,21 @@ class GroupColumns:
         """A `Distribution` with effects of groups of rows."""
         if response.family.groups is not None:
             return with_labels(response, labels[0])
-        given = [self._groups_of(*one, X, weight) for one in zip(self._factors, labels, strict=True)]
         for factor in self.slopes or {}:
             if factor not in self._factors:
                 raise ValueError(
                     f"slopes={self.slopes!r} are of {factor!r}, and groups={self.groups!r}: name "
                     "the same column in both, in the same way."
                 )
+        every = zip(self._factors, labels, strict=True)
+        given = [self._groups_of(*one, X, weight) for one in every]
         if len(given) == 1:
             return response._replace(family=grouped(response.family, given[0]))
         # That with most effects is integrated out, or eliminated, first.
         sizes = [len(one.labels) * one.n_effects for one in given]
         order = sorted(range(len(given)), key=lambda f: (-sizes[f], f))
         first, *others = [given[f] for f in order]
-        has_levels = not response.family.is_conjugate or any(one.n_effects > 1 for one in given)
+        has_levels = not response.family.is_conjugate or any(one.slopes for one in given)
         n, most = sum(sizes) - max(sizes), MAX_LEVELS if has_levels else MAX_DENSE
         if n > most:
             why = "with slopes" if response.family.is_conjugate else "with this family"
@@ -313,25 +314,29 @@ class GroupColumns:
 
     def _groups_of(self, factor, labels, X, weight):
         """`Groups` of one factor."""
-        given, slope, column = (self.slopes or {}).get(factor), None, -1
+        given, slopes, columns = (self.slopes or {}).get(factor), (), ()
         if given is not None:
-            if isinstance(given, str) or np.ndim(given) != 1 or len(given) != 1:
+            if isinstance(given, str) or np.ndim(given) != 1 or not 0 < len(given) <= MAX_SLOPES:
                 raise ValueError(
-                    f"slopes[{factor!r}] must be a list with one column that has a coefficient, "
-                    f"got {given!r}: more slopes are not available yet."
+                    f"slopes[{factor!r}] must be a list with one to {MAX_SLOPES} columns that have "
+                    f"coefficients, got {given!r}."
                 )
-            slope, features = str(self._name_of(given[0])), [*map(str, self._features())]
-            if slope not in features:
-                raise ValueError(
-                    f"slopes={self.slopes!r} names {given[0]!r}, which is no column with a "
-                    f"coefficient: these are {', '.join(features[:5]) or 'none'}."
-                )
-            column = features.index(slope)
+            slopes = tuple(str(self._name_of(one)) for one in given)
+            features = [*map(str, self._features())]
+            for name, one in zip(slopes, given, strict=True):
+                if name not in features or slopes.count(name) > 1:
+                    what = "is no column with a coefficient" if name not in features else "is twice"
+                    raise ValueError(
+                        f"slopes={self.slopes!r} names {one!r}, which {what}: name some of "
+                        f"{', '.join(features[:5]) or 'none'}, each once."
+                    )
+            columns = tuple(map(features.index, slopes))
         scale = float(self.group_prior_scale)
-        groups = Groups(str(self._name_of(factor)), labels, slope, column, scale)
-        if slope is not None and self.scale is None:  # Otherwise columns have been centred.
-            at_zero = slopes_of(groups, X, np.zeros(X.shape[1]))[0]
-            groups = groups._replace(centre=float(np.average(at_zero, weights=weight)))
+        groups = Groups(str(self._name_of(factor)), labels, slopes, columns, scale)
+        if slopes and self.scale is None:  # Otherwise columns have been centred.
+            (at_zero,) = slopes_of(groups, X, np.zeros(X.shape[1]))
+            centre = tuple(float(np.average(one, weights=weight)) for one in at_zero.T)
+            groups = groups._replace(centre=centre)
         return groups
 
     @property

@@ -26,7 +26,7 @@ def case(name, n=60, seed=1):
     codes = np.column_stack([rng.integers(0, size, n) for size in SIZES])
     codes[:9, 0], codes[:5, 1] = np.arange(9), np.arange(5)
     codes = codes[np.argsort(codes[:, 0], kind="stable")]
-    own, other = (Groups(f, np.arange(k), None, -1, 2.5) for f, k in zip("gh", SIZES, strict=True))
+    own, other = (Groups(f, np.arange(k), (), (), 2.5) for f, k in zip("gh", SIZES, strict=True))
     factors = Factors(own, (other,), (0, 1), name != "normal")
     family = grouped(FAMILIES[name](), factors)
     d = 3 + len(family.dispersions.names)

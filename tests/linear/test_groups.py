@@ -14,6 +14,7 @@ import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.linear import _group_rules, _groups
+from skpmd.linear._correlations import factor_of
 from skpmd.linear._families import FAMILIES, Cumulative
 from skpmd.linear._group_rows import codes_of
 from skpmd.linear._grouped_normal import GroupedNormal, _inverse
@@ -48,7 +49,7 @@ def case(name, link="auto", slope=False, n=17, seed=0):
     rng = np.random.default_rng(seed)
     group = np.sort(np.append(rng.integers(0, 5, n - 1), 5))
     own = Cumulative(4) if name == "cumulative" else FAMILIES[name](link)
-    groups = Groups("g", np.arange(6), "x" if slope else None, 0 if slope else -1, 2.5)
+    groups = Groups("g", np.arange(6), ("x",) * slope, (0,) * slope, 2.5)
     family = grouped(own, groups)
     d = 2 + (name != "cumulative") + len(family.dispersions.names)
     kind = GroupedNormal if family.is_conjugate else GroupedModel
@@ -61,8 +62,8 @@ def case(name, link="auto", slope=False, n=17, seed=0):
 def dense(model, batch, theta):
     """Log-likelihood by the trapezoidal rule over each group's effects, and by no quadrature."""
     slopes, phi, sds = model.split(theta[None])
-    level, both, slope = model.factor(sds)[0]
-    has_slope = model.family.groups.slope is not None
+    level, both, slope = factor_of(sds)[0]
+    has_slope = bool(model.family.groups.slopes)
     t = np.linspace(-7.0, 7.0, 281 if has_slope else 2001)
     z0, z1 = (one.ravel() for one in np.meshgrid(t, t if has_slope else [0.0], indexing="ij"))
     columns = model._columns(batch, slice(None))
@@ -193,7 +194,7 @@ def test_normal_rows_have_the_density_of_a_normal_vector(slope):
     Z = np.column_stack([np.ones(len(X)), batch.X[:, 0]])
     for i, value in enumerate(model.log_likelihood(theta, once)):
         lower = np.array([[0.0, 0.0], [0.0, 0.0]])
-        lower[0, 0], lower[1, 0], lower[1, 1] = model.factor(sds)[i]
+        lower[0, 0], lower[1, 0], lower[1, 1] = factor_of(sds)[i]
         same = batch.group[:, None] == batch.group
         cov = same * (Z @ lower @ lower.T @ Z.T) + phi[i, 0] ** 2 * np.eye(len(X))
         exact = multivariate_normal(X @ slopes[i] + 0.1, cov).logpdf(batch.y)
@@ -245,7 +246,7 @@ def test_normal_rows_have_a_density_where_effects_are_all_there_is():
     sums = model._sums(batch)
     sds = np.array([[50.0, 50.0, 1.0 - 1e-15], [1e4, 10.0, 0.5]])
     lower, variance = np.zeros((2, 2, 2)), 1e-12
-    lower[:, 0, 0], lower[:, 1, 0], lower[:, 1, 1] = model.factor(sds).T
+    lower[:, 0, 0], lower[:, 1, 0], lower[:, 1, 1] = factor_of(sds).T
     half = sums.triangle @ lower[:, None]
     A = half @ half.swapaxes(-1, -2) + variance * np.eye(2)
     _, det = _inverse(A, np.full((2, 1), variance), half)
@@ -265,7 +266,7 @@ def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
 
 def test_a_particle_far_from_all_others_has_a_likelihood():
     X, _ = table(20, 6, 0.0)  # An sd of 1e5, as heavy tails of separable classes have some.
-    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), None, -1, 2.5))
+    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), (), (), 2.5))
     model = GroupedModel(NormalPrior(np.ones(3)), True, family, 0.0)
     rows = Batch(X[:, :1], 1.0 * (X[:, 0] > 0.0), np.ones(120), group=X[:, 1])
     theta = np.tile([21.8, 3.7, 0.8], (21, 1))
