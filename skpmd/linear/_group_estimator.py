@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import LeftOut
 from skpmd._base.options import posterior_of_prior
 from skpmd._rows.blocks import Block
+from skpmd._rows.opening import computed
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
@@ -42,10 +43,6 @@ _ALL = 1 << 62  # More rows than there are.
 # Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
 # and how many numbers they have of rows or groups, unless these particles are too few then.
 _MAX_PAIRS, _MAX_WORK, _MAX_TABLE, _MIN_PARTICLES = 1e7, 1e9, 1e7, 500
-_ALL_ROWS = (
-    "groups={!r} needs all rows of a group together, and blocks have rows of any: fit arrays or "
-    "frames, or call partial_fit with parts in which groups come whole."
-)
 
 
 class GroupColumns:
@@ -196,8 +193,9 @@ class GroupColumns:
             return X, None
         if labels is None:
             labels = [one.labels for one in _each(state.effects)]
-        if not is_in_memory(X) or hasattr(X, "dask"):
-            raise ValueError(_ALL_ROWS.format(self.groups))
+        X = computed("X", X)
+        if not is_in_memory(X):  # Rows of a group are wherever they are.
+            X = table_of_one(Block(X[:], names=X.names))
         if not (hasattr(X, "shape") and len(X.shape) == 2):
             X = np.array(X, dtype=object)
         if X.ndim != 2 if hasattr(X, "ndim") else False:
