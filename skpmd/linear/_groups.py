@@ -135,6 +135,8 @@ class GroupedModel(GeneralisedLinearModel):
     is_log_concave, has_third_derivatives = False, False
     # The rule of all groups, where none is looked for, and whether the one after it is meant.
     _rule, _is_next = None, False
+    # Of the effects' covariances, by their sds and correlations.
+    factor, _by_sds = staticmethod(factor_of), staticmethod(by_sds)
 
     def log_likelihood(self, theta, batch):
         """Sum over the groups of logs of integrals; see `Model`."""
@@ -168,7 +170,7 @@ class GroupedModel(GeneralisedLinearModel):
             if order:
                 by_phi += times * self.family.rest_by_phi(phi, *columns)
         if order:
-            by_all = np.hstack([by_phi, by_sds(sds, by_factor)])
+            by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
             u, phi = coefficients[:, width:], np.hstack([phi, sds])
             gradient[:, width:] += self.family.dispersions.pull_back(u, phi, by_all)
 
