@@ -14,7 +14,10 @@ from numba import njit
 from skpmd.linear._group_kernels import _exponential
 from skpmd.linear._group_quadrature import integrate_groups
 
-_KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+_KERNEL = {
+    "cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy",
+    "fastmath": {"contract"},
+}  # fmt: skip
 _INNER = {**_KERNEL, "no_cpython_wrapper": True}
 _LANES = 16  # Particles side by side.
 _PASSES, _NEAR = 60, 0.2  # As of `integrate_groups`.
