@@ -47,11 +47,19 @@ def integrate_products(family, rows, known, start, rule, rules, order):
 
 
 @njit(**_INNER)
-def _search(is_count, eta, y, weight, x, lower, z, root):
+def _search(is_count, eta, y, weight, x, lower, z, root, room):
     """Newton's method from z (q,) to a mode, and the root (q, q) of the precision next to it."""
-    q, n = x.shape
-    ahead, step, effect, slope = z.copy(), np.zeros(q), np.empty(q), np.empty(q)
-    h, p, best = np.empty((q, q)), np.empty((q, q)), -math.inf
+    (q, n), best = x.shape, -math.inf
+    ahead, step, effect, slope, h, p = (
+        room[0],
+        room[1],
+        room[2],
+        room[3],
+        room[4 : 4 + q],
+        room[4 + q :],
+    )
+    for j in range(q):
+        ahead[j], step[j] = z[j], 0.0
     for _ in range(_PASSES):
         value, product = 0.0, 1.0
         for i in range(q):
@@ -127,6 +135,17 @@ def _search(is_count, eta, y, weight, x, lower, z, root):
 
 
 @njit(**_INNER)
+def _place(out, centre, across, z, j, k):
+    """Write effect j of particles at node k, in units of its prior."""
+    for i in range(_LANES):
+        out[i] = centre[i]
+    for h in range(j, len(z)):
+        at, own = z[h, k], across[h]
+        for i in range(_LANES):
+            out[i] += own[i] * at
+
+
+@njit(**_INNER)
 def _expand(factors, b, out):
     """Write b times the products of factors (q - 1, N, lanes) of all axes but the last."""
     size, N = 1, factors.shape[1]
@@ -184,7 +203,7 @@ def integrate(
     L = _LANES
     eta, mode, root = np.empty(longest), np.empty((L, q)), np.zeros((L, q, q))
     tri, back, load = np.zeros((L, q, q)), np.zeros((L, q, q)), np.zeros((L, q, q))
-    a, b = np.empty((longest, L)), np.empty((longest, L))
+    a, b = np.ones((longest, L)), np.zeros((longest, L))
     of_factors, scratch = (
         np.empty(longest * q * N_most * L),
         np.empty(max(longest * q, 1) * N_most * L),
@@ -192,14 +211,16 @@ def integrate(
     of_nodes, power = np.empty((4, most, L)), np.empty(most * L)
     sums, of_rows, gain = np.empty((q + 1, L)), np.empty((q, q + 1, L)), np.empty((q, L))
     constant, total, at_node = np.empty(L), np.empty(L), np.empty((q, L))
+    across, centre = np.zeros((q, q, L)), np.zeros((q, L))
+    none, all_, room = np.zeros(L), np.ones(L), np.empty((4 + 2 * q, q))
     of_moments = np.empty((moments.shape[1], L))
     for low in range(0, m, L):
         some = min(L, m - low)
-        for i in range(L):
+        for i in range(some):
             e = 0
             for j in range(q):
                 for k in range(j + 1):
-                    tri[i, j, k] = lower[e, low + min(i, some - 1)]
+                    tri[i, j, k] = lower[e, low + i]
                     e += 1
         for g in range(len(rule)):
             if rule[g] < 0:
@@ -207,21 +228,24 @@ def integrate(
             lo, hi, r0 = starts[g], starts[g + 1], rule[g]
             n, t = hi - lo, axis[first_of_axis[r0] : first_of_axis[r0 + 1]]
             N, K, head = len(t), first[r0 + 1] - first[r0], first[r0]
-            z, share, product, prefix = (
-                nodes[:, head : head + K],
-                of_nodes[0],
-                of_nodes[1],
-                of_nodes[2],
-            )
+            z, share, product = nodes[:, head : head + K], of_nodes[0], of_nodes[1]
+            prefix, other = of_nodes[2], of_nodes[3]
             factors, far = of_factors[: n * q * N * L].reshape((n, q, N, L)), 0.0
             gain[:] = 0.0
-            for i in range(L):
-                lane = low + min(i, some - 1)
+            for i in range(some):  # Lanes beyond have what others left there, which nobody reads.
                 for r in range(n):
-                    eta[r] = table[lo + r, lane]
+                    eta[r] = table[lo + r, low + i]
                 mode[i] = start[g]
                 _search(
-                    is_count, eta, y[lo:hi], weight[lo:hi], x[:, lo:hi], tri[i], mode[i], root[i]
+                    is_count,
+                    eta,
+                    y[lo:hi],
+                    weight[lo:hi],
+                    x[:, lo:hi],
+                    tri[i],
+                    mode[i],
+                    root[i],
+                    room,
                 )
                 constant[i] = 0.0
                 for j in range(q - 1, -1, -1):  # The inverse of the transposed root.
@@ -231,6 +255,8 @@ def integrate(
                         for h in range(j + 1, k + 1):
                             one -= root[i, h, j] * back[i, h, k]
                         back[i, j, k] = one / root[i, j, j]
+                        across[j, k, i] = back[i, j, k]
+                    centre[j, i] = mode[i, j]
                 for j in range(q):
                     for k in range(q):
                         load[i, j, k] = 0.0
@@ -265,32 +291,43 @@ def integrate(
                 continue
             flat = factors.reshape(n * q * N * L)
             _exponential(flat, flat, scratch)
-            chunk = max(1, int(_MAX_PRODUCT / (far + 1.0)))
+            chunk = max(1, int(0.5 * _MAX_PRODUCT / (far + 1.0)))
             for k in range(K):
                 own, whole = share[k], product[k]
                 for i in range(L):
                     own[i], whole[i] = log_weights[head + k], 0.0 if is_count else 1.0
                 for j in range(q):
+                    _place(at_node[j], centre[j], across[j], z, j, k)
                     for i in range(L):
-                        at = mode[i, j]
-                        for h in range(j, q):
-                            at += back[i, j, h] * z[h, k]
-                        own[i] -= 0.5 * (at - mode[i, j]) * (at + mode[i, j])
-                        if is_count:
+                        at, of_mode = at_node[j, i], centre[j, i]
+                        own[i] -= 0.5 * (at - of_mode) * (at + of_mode)
+                    if is_count:
+                        for i in range(L):
                             own[i] += gain[j, i] * z[j, k]
-            for r in range(n):
-                size, of_a = _expand(factors[r], b[r], prefix), a[r]
+            for r in range(n if is_count else 0):
+                size = _expand(factors[r], b[r], prefix)
                 for k in range(size):
                     given = prefix[k]
                     for c in range(N):
                         whole, factor = product[k * N + c], factors[r, q - 1, c]
-                        if is_count:
-                            for i in range(L):
-                                whole[i] += given[i] * factor[i]
-                        else:
-                            for i in range(L):
-                                whole[i] *= of_a[i] + given[i] * factor[i]
-                if not is_count and r % chunk == chunk - 1 and r < n - 1:
+                        for i in range(L):
+                            whole[i] += given[i] * factor[i]
+            for r in range(0, 0 if is_count else n, 2):  # Tables are gone through once for two.
+                after = min(r + 1, n - 1)
+                size = _expand(factors[r], b[r], prefix)
+                _expand(factors[after], b[after] if after > r else none, other)
+                one, two = a[r], a[after] if after > r else all_
+                for k in range(size):
+                    given, more = prefix[k], other[k]
+                    for c in range(N):
+                        whole, factor, f = (
+                            product[k * N + c],
+                            factors[r, q - 1, c],
+                            factors[after, q - 1, c],
+                        )
+                        for i in range(L):
+                            whole[i] *= (one[i] + given[i] * factor[i]) * (two[i] + more[i] * f[i])
+                if (r // 2) % chunk == chunk - 1 and r < n - 2:
                     for k in range(K):
                         own, whole = share[k], product[k]
                         for i in range(L):
@@ -330,11 +367,7 @@ def integrate(
                     own, e = share[k], q
                     for j in range(q):
                         one, mean, cube = at_node[j], of_moments[j], of_moments[j - q]
-                        for i in range(L):
-                            one[i] = mode[i, j]
-                        for h in range(j, q):
-                            for i in range(L):
-                                one[i] += back[i, j, h] * z[h, k]
+                        _place(one, centre[j], across[j], z, j, k)
                         for i in range(L):
                             mean[i] += own[i] * one[i]
                             cube[i] += own[i] * one[i] * one[i] * one[i]
@@ -345,11 +378,10 @@ def integrate(
                             e += 1
                 moments[g, :, low : low + some] = of_moments[:, :some]
                 continue
-            centre = of_nodes[3]
             of_rows[:] = 0.0
             if is_count:
-                centre[:K] = share[:K]
-                _reduce(centre, t, K, sums)
+                other[:K] = share[:K]
+                _reduce(other, t, K, sums)
                 gain[:] = sums[1:]
             for r in range(n):
                 size, of_a = _expand(factors[r], b[r], prefix), a[r]
