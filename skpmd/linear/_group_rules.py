@@ -30,12 +30,13 @@ class _Rules:
     """Nodes (N, q) of all rules, and logs of their weights over the density of N(0, I) there."""
 
     def __init__(self, n_effects):
-        nodes, log_weights = [], []
+        nodes, log_weights, axes = [], [], []
         for n in {2: _RULES + _OF_TWO, 4: _OF_FOUR}.get(n_effects, _RULES):
             one, of_one = gauss_hermite(n)
             grid = np.indices((n,) * n_effects).reshape(n_effects, -1)
             t, weight = one[grid], of_one[grid].prod(axis=0)
-            is_there = weight >= _NEGLIGIBLE
+            is_there = (weight >= _NEGLIGIBLE) | (n_effects > 2)  # Kernels of these see grids.
+            axes.append(one)
             nodes.append(t[:, is_there].T)
             log_weights.append((np.log(weight) + 0.5 * (t**2).sum(axis=0))[is_there])
         for n in _PANELS if n_effects == 1 else ():
@@ -44,6 +45,7 @@ class _Rules:
             log_weights.append(np.log(weight / np.sqrt(2.0 * np.pi)))
         self.first, self.n = np.cumsum([0, *map(len, nodes)]), len(nodes)
         self.nodes, self.log_weights = np.concatenate(nodes), np.concatenate(log_weights)
+        self.first_of_axis, self.axis = np.cumsum([0, *map(len, axes)]), np.concatenate(axes)
         self.intercepts = np.stack([self.nodes[:, 0], self.log_weights])
         self.n_gaussian = self.n - len(_PANELS) if n_effects == 1 else self.n
 
@@ -115,7 +117,9 @@ def chosen_rules(evaluate, n_groups, root, rules, is_easy):
             has_converged = change < tolerance
             best = np.where(is_open & has_converged, k, best)
         else:
-            has_converged, best = change < 5.0 * tolerance, np.where(is_open, k, best)
+            has_converged = change < 5.0 * tolerance
+            # Of more effects than two the smaller rule of both is used, of fewer nodes by far.
+            best = np.where(is_open, np.where(has_converged & (q > 2), k - 1, k), best)
             start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :q]), start)
             last = np.where(is_open, values, last)
         rule = np.where(is_open & ~has_converged, k + 1, -1)

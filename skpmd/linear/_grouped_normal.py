@@ -117,7 +117,7 @@ class GroupedNormal(GroupedModel):
         c, half = _between(slopes, of_y, of_x), sums.triangle[own] @ _lower(factor, of_y.shape[1])
         variance, q = phi[:, :1] ** 2, of_y.shape[1]
         A = half.swapaxes(-1, -2) @ half + variance[..., None, None] * np.eye(q)
-        inverse, _ = _inverse(A, variance, half)
+        inverse, _ = _inverse(A, variance, half.swapaxes(-1, -2))
         mean = np.einsum("mgab,mgcb,mgc->mga", inverse, half, c)
         cov = inverse * variance[..., None, None]
         pairs = zip(*np.tril_indices(q), strict=True)

@@ -20,6 +20,7 @@ from skpmd.linear._correlations import Correlations, by_sds, factor_of, root_of_
 from skpmd.linear._dispersion import Dispersions, HalfStudentT, Joined
 from skpmd.linear._glm import GeneralisedLinearModel, definite
 from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
+from skpmd.linear._group_products import integrate_products
 from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
@@ -217,8 +218,11 @@ class GroupedModel(GeneralisedLinearModel):
         q, x = groups.n_effects, np.empty((starts[-1], 0))
         columns, known = self._columns(batch, rows), known.with_factors
         slopes = known[0]
-        x = slope_columns(self, groups, batch.X[rows])
-        is_fast = not groups.slopes and self._is_fast(columns)
+        if groups.slopes:
+            x = slope_columns(self, groups, batch.X[rows])
+        is_fast = self._is_fast(columns)
+        integrate = integrate_products if q > 2 and is_fast else integrate_groups
+        is_fast = is_fast and q == 1
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
             fast = Intercepts(self, kinds, batch, rows, starts)
@@ -232,7 +236,7 @@ class GroupedModel(GeneralisedLinearModel):
             slopes, phi, factor = own
             table = self._predictors(slopes, batch, rows)
             of_rows, own = (*columns, starts, x), (table, phi, factor)
-            return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
+            return integrate(self.family, of_rows, own, start, rule, rules, order)
 
         def chosen(own):
             n = np.sqrt(n_groups * len(batch.group) / starts[-1])
