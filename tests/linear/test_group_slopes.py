@@ -13,7 +13,7 @@ from skpmd import (
     BayesianOrdinalClassifierPMD,
 )
 from skpmd.linear import _group_products, _group_quadrature, _group_rules
-from skpmd.linear._dispersion import Correlations
+from skpmd.linear._correlations import Correlations
 from skpmd.linear._group_rules import rules_of
 from skpmd.linear._groups import Groups
 from skpmd.model_comparison import loo
