@@ -208,6 +208,7 @@ def fitted():
     return model.set_params(n_particles=1500).fit(X, y), X, y
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # Of loo.
 def test_everything_of_one_slope_is_there_of_two(fitted, tmp_path):
     fit, X, y = fitted
     effects = fit.group_effects_
@@ -261,6 +262,7 @@ def test_classes_have_several_slopes(kind, family):
     np.testing.assert_allclose(fit.predict_proba(X).sum(axis=1), 1.0)
 
 
+@pytest.mark.slow
 def test_streams_and_shards_of_several_slopes_are_one_fit():
     X, y = rows(40, 6, "normal")
     model = BayesianGLMRegressorPMD(groups=[2], slopes={2: [0, 1]}, scale=None, random_state=0)
