@@ -259,36 +259,6 @@ class Joined:
         return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))
 
 
-class Joined:
-    """Dispersions of a family and those of groups, in this order; methods are `Dispersions`'s."""
-
-    def __init__(self, own, groups):
-        self.parts, self.n_own = (own, groups), len(own.names)
-        self.names = (*own.names, *groups.names)
-
-    def natural(self, u):
-        """Dispersions (m, k) of coordinates (m, k)."""
-        return np.concatenate([one.natural(some) for one, some in self._cut(u)], axis=-1)
-
-    def standard(self, phi):
-        """The inverse of `natural`."""
-        return np.concatenate([one.standard(some) for one, some in self._cut(phi)], axis=-1)
-
-    def pull_back(self, u, phi, by_phi):
-        """Derivatives by coordinates, of derivatives by dispersions."""
-        some = zip(*(self._cut(table) for table in (u, phi, by_phi)), strict=True)
-        parts = [own[0][0].pull_back(*(table for _, table in own)) for own in some]
-        return np.concatenate(parts, axis=-1)
-
-    def log_jacobian(self, u):
-        """Log determinant of the derivative of dispersions by coordinates, (m,)."""
-        return sum(one.log_jacobian(some) for one, some in self._cut(u))
-
-    def _cut(self, table):
-        n = self.n_own
-        return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))
-
-
 class Levels:
     """Sds of factors, the first of which is by itself, and effects of the levels of all others.
 

@@ -300,12 +300,11 @@ class GroupColumns:
         has_levels = not response.family.is_conjugate or any(one.slopes for one in given)
         n, most = sum(sizes) - max(sizes), MAX_LEVELS if has_levels else MAX_DENSE
         if n > most:
-            why = "with slopes" if response.family.is_conjugate else "with this family"
             raise ValueError(
                 f"groups={self.groups!r}: the factors beside {first.factor!r}, which has most "
-                f"effects, have {n} effects of levels in all, and at most {most} are possible "
-                f"{why if has_levels else 'of normal rows'}. Leave a factor or its slopes out, or "
-                "join its rare levels."
+                f"effects, have {n} effects of levels in all, and at most {most} are possible with "
+                f"family={response.family.name!r} and slopes={self.slopes!r}. Leave a factor out, "
+                "or its slopes, or join its rare levels."
             )
         groups = Factors(first, tuple(others), tuple(order), has_levels)
         return response._replace(family=grouped(response.family, groups))
