@@ -183,8 +183,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         the logit, normal about that of all, as in `BayesianGLMRegressorPMD`. For two classes, with
         particles. With groups ``prediction_tol`` has no effect.
     slopes : dict of str or int to list of one str or int, default=None
-        Column with a coefficient that is different in each group, such as
-        ``{"school": ["hours"]}``.
+        Columns, three at most, with coefficients that are different in each group, such as
+        ``{"school": ["hours", "age"]}``.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).

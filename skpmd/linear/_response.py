@@ -186,7 +186,7 @@ class Distribution(NamedTuple):
         kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
         groups, is_normal = self.family.groups, self.family.is_conjugate
         if groups is not None and groups.others:
-            kind = CrossedNormal if is_normal else CrossedModel
+            kind = CrossedModel if groups.has_levels else CrossedNormal
         elif groups is not None:
             kind = GroupedNormal if is_normal else GroupedModel
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
