@@ -75,6 +75,31 @@ class Display:
                 returns = _RETURNS.format(cls.__name__, "Itself.")
                 function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
 
+    def _draw_forest(self, ax, of_all, color, point_kw, line_kw):
+        """Named points with two intervals, and a line at ``null``, drawn.
+
+        ``of_all`` are how many there are and what they are called.
+        """
+        n, longest = len(self.names), max(map(len, short_names(self.names)))
+        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
+        null = getattr(self, "null", 0.0)
+        self.null_line_ = self.ax_.axvline(
+            null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
+        )
+        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
+            self.ax_,
+            self.names,
+            self.center,
+            ((self.outer, 1.0), (self.inner, 2.8)),
+            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
+            {"color": color, **(line_kw or {})},
+            9.0,
+        )
+        inner, outer = (percent(level) for level in self.levels)
+        self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
+        if title := sentence_of_hidden(n, *of_all):
+            self.ax_.set_title(title, fontsize="medium")
+
 
 class PosteriorDisplay(Display):
     """Base of displays of a posterior."""
@@ -299,32 +324,6 @@ def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
     return points, lines
-
-
-def draw_forest(display, ax, of_all, color, point_kw, line_kw):
-    """Named points with two intervals, and a line at ``null``, drawn for a display of these.
-
-    ``of_all`` are how many there are and what they are called.
-    """
-    n, longest = len(display.names), max(map(len, short_names(display.names)))
-    display.ax_, display.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
-    null = getattr(display, "null", 0.0)
-    display.null_line_ = display.ax_.axvline(
-        null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
-    )
-    display.points_, (display.outer_lines_, display.inner_lines_) = draw_rows(
-        display.ax_,
-        display.names,
-        display.center,
-        ((display.outer, 1.0), (display.inner, 2.8)),
-        with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
-        {"color": color, **(line_kw or {})},
-        9.0,
-    )
-    inner, outer = (percent(level) for level in display.levels)
-    display.ax_.set_xlabel(f"{display.quantity}\nposterior mean, {inner} and {outer} intervals")
-    if title := sentence_of_hidden(n, *of_all):
-        display.ax_.set_title(title, fontsize="medium")
 
 
 def open_frame(*panels):

@@ -10,7 +10,7 @@ import numpy as np
 from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike
 from skpmd.effects import Effects
-from skpmd.plot._common import BLUE, Display, check_levels, draw_forest, matplotlib
+from skpmd.plot._common import BLUE, Display, check_levels, matplotlib
 
 
 class EffectsDisplay(Display):
@@ -133,5 +133,5 @@ class EffectsDisplay(Display):
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
         """
-        draw_forest(self, ax, (self.n_effects, "estimates"), color, point_kw, line_kw)
+        self._draw_forest(ax, (self.n_effects, "estimates"), color, point_kw, line_kw)
         return self

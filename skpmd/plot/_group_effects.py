@@ -13,7 +13,6 @@ from skpmd.plot._common import (
     BLUE,
     Display,
     check_levels,
-    draw_forest,
     matplotlib,
 )
 from skpmd.wrappers import inside
@@ -155,5 +154,5 @@ class GroupEffectsDisplay(Display):
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
         """
-        draw_forest(self, ax, (self.n_groups, "groups"), color, point_kw, line_kw)
+        self._draw_forest(ax, (self.n_groups, "groups"), color, point_kw, line_kw)
         return self

@@ -37,8 +37,6 @@ from skpmd.effects import (
     predictions,
     slopes,
 )
-from skpmd.plot import EffectsDisplay
-from tests.plot.test_intervals import drawn
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -365,12 +363,6 @@ def test_summaries_say_what_estimates_are_of():
     assert (table["lower"] < table["estimate"]).all() and (table["p_positive"][:3] > 0.99).all()
     ratio = avg_comparisons(logistic(), X, 1, comparison="ratio").summary()
     assert ratio["p_positive"][0] < 0.05  # Ratios are compared to 1.
-    display = EffectsDisplay.from_effects(found, max_rows=4)
-    assert display.names == found.names[:4]
-    assert_allclose(drawn(display.outer_lines_)[0], found.interval(0.9)[:4])
-    assert display.ax_.get_title() == "4 of 6 estimates: 2 are not shown"
-    with pytest.raises(TypeError, match="effects must be those of skpmd.effects, got list"):
-        EffectsDisplay.from_effects([1.0])
 
 
 @pytest.mark.parametrize(
