@@ -62,7 +62,12 @@ def rows_in_order(X, averages):
         by = np.asarray(by)
         if by.shape != (n,):
             raise ValueError(f"by must be a column of X or have shape ({n},), got {by.shape}.")
-        labels, code = np.unique(by, return_inverse=True)
+        try:
+            labels, code = np.unique(by, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(f"by must hold labels of one kind, make them strings: {error}.") from (
+                error
+            )
         order = np.argsort(code, kind="stable")
         X, code, weight = _safe_indexing(X, order), code[order], weight[order]
     total = np.bincount(code, weight)
@@ -132,7 +137,10 @@ def contrasts_of(variable, column, given, comparison):
         raise ValueError(f"variables[{variable!r}] must be a pair, a step or a word, got {given}.")
     if values.dtype.kind not in "biuf":
         return _of_levels(variable, column, list(given) if is_pair else given, sign)
-    if given is None and np.isin(values, (0, 1)).all():
+    known = values[values == values]  # Others are missing, for a step of a pipeline to fill in.
+    if not len(known):
+        raise ValueError(f"The column of variables={variable!r} holds no value.")
+    if given is None and np.isin(known, (0, 1)).all():
         given, is_pair = (False, True) if values.dtype.kind == "b" else (0, 1), True
     if is_pair:
         low, high = given
@@ -142,15 +150,15 @@ def contrasts_of(variable, column, given, comparison):
     if comparison == "slope":
         if given is not None:
             raise ValueError(f"slopes take no values to compare, got {given!r} of {variable!r}.")
-        step = _STEP * (float(np.ptp(values)) or max(abs(float(values[0])), 1.0))
+        step = _STEP * (float(np.ptp(known)) or max(abs(float(known[0])), 1.0))
         return [values - 0.5 * step, values + 0.5 * step], [Contrast("dY/dX", 1, 0, step)]
     if given is None or (isinstance(given, Real) and not isinstance(given, bool)):
         given = 1 if given is None else given
         return [values, values + given], [Contrast(f"{given:+g}", 1, 0)]
     ends = {
-        "sd": lambda: np.mean(values) + np.array([-0.5, 0.5]) * np.std(values, ddof=1),
-        "iqr": lambda: np.quantile(values, [0.25, 0.75]),
-        "minmax": lambda: np.array([values.min(), values.max()]),
+        "sd": lambda: np.mean(known) + np.array([-0.5, 0.5]) * np.std(known, ddof=1),
+        "iqr": lambda: np.quantile(known, [0.25, 0.75]),
+        "minmax": lambda: np.array([known.min(), known.max()]),
     }
     if not isinstance(given, str) or given not in ends:
         raise ValueError(

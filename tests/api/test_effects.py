@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -231,6 +232,18 @@ def test_strings_are_compared_before_they_are_encoded():
     assert avg_slopes(regions(), FRAME, "region").names == found.names[:2]
 
 
+def test_missing_values_are_for_the_pipeline():
+    gaps = np.where(np.arange(N) % 7 == 0, np.nan, X[:, 0])
+    rows = np.column_stack([gaps, X[:, 1]])
+    model = make_pipeline(SimpleImputer(), BayesianGLMRegressorPMD(random_state=0))
+    model.fit(rows, ETA + WEIGHT)
+    sd = np.nanstd(gaps, ddof=1)
+    found = avg_comparisons(model, rows, {0: "sd"}, n_draws=None)
+    assert_allclose(found.mean, sd * model[-1].coef_[0], **CLOSE)
+    slope = avg_slopes(model, rows, 0, n_draws=None).mean  # Of missing values it is 0.
+    assert_allclose(slope, np.isfinite(gaps).mean() * model[-1].coef_[0], rtol=1e-8)
+
+
 def test_the_given_rows_stay_as_they_are():
     before, array = FRAME.copy(), X.copy()
     avg_comparisons(regions(), FRAME, ["hours", "region"])
@@ -382,6 +395,8 @@ def test_summaries_say_what_estimates_are_of():
         (lambda: comparisons(regions(), FRAME[:1], "region"), "has 1 levels"),
         (lambda: avg_predictions(logistic(), X, by="age"), "by='age' is no column"),
         (lambda: avg_predictions(logistic(), X, by=[1, 2]), r"have shape \(120,\), got \(2,\)"),
+        (lambda: avg_predictions(logistic(), X, by=np.array([1, "a"] * 60, dtype=object)),
+         "by must hold labels of one kind"),
         (lambda: avg_predictions(logistic(), X, by=LABELS, sample_weight=LABELS), "is zero in all"),
         (lambda: predictions(logistic(), X, n_draws=0), "n_draws must be an integer"),
         (lambda: predictions(logistic(), X[0]), "X must have rows and columns"),
