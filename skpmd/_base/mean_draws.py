@@ -55,7 +55,8 @@ class MeanDraws:
         own, place = np.unique(self._by.code[rows], return_inverse=True)
         share = np.zeros((len(own), len(place)))
         share[place, np.arange(len(place))] = self._by.weight[rows]
-        self._parts[first] = own, np.tensordot(share, table, 1)
+        of_class = [share @ table[..., k] for k in range(table.shape[2])]
+        self._parts[first] = own, np.stack(of_class, axis=-1)
 
     def whole(self):
         """Those of all rows, (n, m, k), or averages, (G, m, k), added up in the rows' order."""

@@ -51,16 +51,14 @@ def _exponential(x, scratch, length):
 
 
 @njit(**_KERNEL, error_model="numpy")
-def sigmoids(x):
-    """1 / (1 + e^-x) of numbers (n,) in place, in a third of the time of `expit`."""
+def exponentials(x, sign):
+    """e^(sign x) of numbers (n,) in place, in a third of the time of NumPy."""
     scratch = np.empty(_LANES)
     for start in range(0, len(x), _LANES):
         some = x[start : start + _LANES]
         for j in range(len(some)):
-            some[j] = -some[j]
+            some[j] *= sign
         _exponential(some, scratch, len(some))
-        for j in range(len(some)):
-            some[j] = 1.0 / (1.0 + some[j])
 
 
 @njit(**_KERNEL, error_model="numpy")

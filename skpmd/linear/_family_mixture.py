@@ -27,8 +27,7 @@ from skpmd._base.utils import (
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, RandomState
 from skpmd.linear._families import FAMILIES
-from skpmd.linear._family import LINKS, Parameters
-from skpmd.linear._family_kernels import sigmoids
+from skpmd.linear._family import FAST_MEANS, LINKS, Parameters
 from skpmd.linear._quantiles import Coordinate, parameters_of, quantile, ranked_scores
 from skpmd.predictive import TEXTS, PredictiveDistribution
 
@@ -355,11 +354,8 @@ class FamilyMixture(PredictiveDistribution):
         eta = self._predictors(rows)
         rest = link.rest(eta) if family.needs_rest and not of_means else None
         trials = None if self.trials is None else self.trials[rows, None]
-        if of_means and self.link == "logit":
-            sigmoids(eta.reshape(-1))  # In place.
-        else:
-            eta = link.mean(eta)
-        return Parameters(eta, rest, tuple(self.dispersion.T), trials, self.weights), rows
+        mean = FAST_MEANS.get(self.link, link.mean) if of_means else link.mean
+        return Parameters(mean(eta), rest, tuple(self.dispersion.T), trials, self.weights), rows
 
     def _by_tiles(self, function):
         """Results (..., n) of a function of the `Parameters` of a tile and of its rows."""

@@ -15,6 +15,7 @@ from skpmd._base.utils import weighted_quantile
 from skpmd._typing import Array
 from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
+from skpmd.linear._family import exponentials
 from skpmd.linear._family_kernels import average_cumulative
 from skpmd.linear._kernels_single import LANES
 
@@ -30,9 +31,7 @@ class OrderedPredictions:
 
     def _log_averages(self, X):
         b, cut, weights = self._averaged
-        near = np.clip(cut, -_FAR, _FAR)
-        raised, gaps = np.exp(-near), np.ones(cut.shape)
-        gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
+        raised, gaps = _raised(cut)
         with np.errstate(divide="ignore"):
             log_weights = np.log(weights)
 
@@ -76,7 +75,7 @@ class OrderedPredictions:
         some, weights = self._particles_averaged
         chosen, weights = some_particles(weights, n_draws)
         b, cut = self._parts(self.posterior_.particles[some][chosen])
-        edges, out = list(_edges(cut))[cut.shape[1] == 1 :], []
+        raised, gaps, first, out = *_raised(cut), cut.shape[1] == 1, []
         for X in sides:
             X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
             if effects is not None:
@@ -84,8 +83,13 @@ class OrderedPredictions:
             found = MeanDraws(by)
 
             def add(table, rows, found=found):
-                of_class = [np.exp(log_probability(table.T, *pair)) for pair in edges]
-                found.add(np.stack(of_class, axis=-1), rows)
+                rate, above, of_class = exponentials(table), 1.0, []
+                for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
+                    odds = rate * edge
+                    below = 1.0 / (1.0 + odds)
+                    of_class.append(gap * above * below)
+                    above = odds * below
+                found.add(np.stack([*of_class, above][first:]).T, rows)
                 return 0.0
 
             self._by_rows(add, b, (X, offset, effects))
@@ -180,6 +184,13 @@ class OrdinalPredictions(OrderedPredictions):
     def cutpoints_std_(self) -> Array:
         """Posterior standard deviations of the cutpoints, shape (n_classes - 1,)."""
         return self._parts(self.posterior_.std()[None])[1][0]
+
+
+def _raised(cut):
+    """What `average_cumulative` needs of cutpoints (m, K - 1), both of this shape."""
+    near, gaps = np.clip(cut, -_FAR, _FAR), np.ones(cut.shape)
+    gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
+    return np.exp(-near), gaps
 
 
 def _edges(cut):

@@ -30,7 +30,7 @@ from skpmd.linear._averages import (
 )
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
-from skpmd.linear._family_kernels import sigmoids
+from skpmd.linear._family import exponentials, sigmoids
 from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
@@ -132,9 +132,10 @@ class ClassPredictions(OrderedPredictions):
                 self._validated(X).astype(np.float64), *given, size=_CACHED
             ):
                 if len(table) > 1:
-                    table = softmax(table, axis=0)
+                    table = exponentials(table - table.max(axis=0))
+                    table /= table.sum(axis=0)
                 else:
-                    sigmoids(table.reshape(-1))
+                    table = sigmoids(table)
                 found.add(table.transpose(2, 1, 0), rows)
             out.append(found.whole())
         return np.stack(out), weights
