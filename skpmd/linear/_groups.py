@@ -221,13 +221,14 @@ class GroupedModel(GeneralisedLinearModel):
         if groups.slopes:
             x = slope_columns(self, groups, batch.X[rows])
         is_fast = self._is_fast(columns)
-        integrate = integrate_products if q > 2 and is_fast else integrate_groups
+        are_grids = q > 1 and is_fast
+        integrate = integrate_products if are_grids else integrate_groups
         is_fast = is_fast and q == 1
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
             fast = Intercepts(self, kinds, batch, rows, starts)
             is_fast = fast.are_moderate
-        rules, n_groups = rules_of(q), len(starts) - 1
+        rules, n_groups = rules_of(q, are_grids), len(starts) - 1
         block = fast.block(order) if is_fast else max(FEWEST, TABLE // starts[-1])
 
         def call(own, start, rule, order):
@@ -336,7 +337,7 @@ class GroupedModel(GeneralisedLinearModel):
         own, is_easy = copy.copy(self), self.family.name in _CONCAVE
         is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         q = self.family.groups.n_effects
-        own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1).n_gaussian
+        own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1, False).n_gaussian
         return own
 
     @property
