@@ -18,7 +18,7 @@ from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
-_MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
+MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
 
 
 class EffectsOfGroups(NamedTuple):
@@ -29,20 +29,22 @@ class EffectsOfGroups(NamedTuple):
     labels : ndarray of shape (n_groups,)
         Labels of the groups.
     names : tuple of str
-        Of the effects: ``"intercept"`` and the column of a slope.
+        Of the effects: ``"intercept"`` and the column of a slope; of three classes or more each
+        but the first.
     mean, std : ndarray of shape (n_groups, n_effects)
         Posterior means and standard deviations: by quadrature given each particle.
     draws : ndarray of shape (n_groups + 1, n_effects, n_draws), float32
         An effect of each group, and last of one that is not known, given each of some particles of
         equal weight.
-    factor : ndarray of shape (n_draws, 3)
-        Lower triangle of a factor of the effects' covariance, row by row, of each particle.
+    factor : ndarray of shape (n_draws, 3) or (n_draws, n_effects)
+        Lower triangle of a factor of the effects' covariance, row by row, of each particle; of
+        classes, whose effects are independent, their standard deviations.
     particles : ndarray of shape (n_draws,), int
         Places of these in ``posterior_.particles``.
     group : str
         Name of the column of groups.
     link : str
-        Link of the mean of y, of which the linear predictor is in units.
+        Link of the mean of y, of which the linear predictor is in units; ``"softmax"`` of classes.
     """
 
     labels: Array
@@ -166,6 +168,8 @@ def effects_of(model, prior, batches, posterior):
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
     coefficients = own_particles(posterior)[chosen, :width]
+    if response.n_rows > 1:
+        return model.group_effects(batches, coefficients, chosen, rng)
     units = response.units(prior.units.scale)[response.n_own :][:q]
     if groups.others and not groups.has_levels:
         return _of_normal(model, response, batches, coefficients, chosen, units[0], rng)
@@ -173,16 +177,16 @@ def effects_of(model, prior, batches, posterior):
     factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
     mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
-    draws[G] = _effects(factor, *_strata(M, rng)[:, 0])[:q]
+    draws[G] = _effects(factor, *strata(M, rng)[:, 0])[:q]
     for batch in batches:
-        for rows, starts in group_pieces(batch, _MOMENTS // M, SOME_ROWS):
+        for rows, starts in group_pieces(batch, MOMENTS // M, SOME_ROWS):
             codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
             has_group = codes >= 0  # Rows without a group are in none of them.
             own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
             mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
-            draws[codes[has_group]] = own.draws(_strata(M, rng, has_group.sum()))
+            draws[codes[has_group]] = own.draws(strata(M, rng, has_group.sum()))
             is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
     first_of, link = groups.factors[0] if not groups.others else groups.first, response.family.link
@@ -225,7 +229,7 @@ def _of_normal(model, response, batches, coefficients, chosen, unit, rng):
 
 def _of_factor(groups, link, moments, table, sds, chosen, rng):
     """`EffectsOfGroups` of intercepts (G, m), and of one that is new."""
-    new = sds * _strata(len(sds), rng)[0, 0]
+    new = sds * strata(len(sds), rng)[0, 0]
     draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
     factor = np.column_stack([sds, np.zeros((len(sds), 2))])
     mean, std = (one[:, None] for one in moments)
@@ -303,10 +307,10 @@ class _Conditional:
         return found[: self._q].swapaxes(0, 1)
 
 
-def _strata(n, rng, G=1):
-    """For each of G groups two rows of n normal quantiles, (2, G, n), in orders of their own."""
+def strata(n, rng, G=1, q=2):
+    """For each of G groups q rows of n normal quantiles, (q, G, n), in orders of their own."""
     z = ndtri((np.arange(n) + 0.5) / n)
-    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (2, G, 1)), axis=2)
+    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (q, G, 1)), axis=2)
 
 
 class RowEffects:
@@ -344,13 +348,16 @@ class RowEffects:
             new = np.flatnonzero(codes < 0)
             label = np.where(codes == -1, np.arange(len(codes)), codes)[new]
             _, which = np.unique(label, return_inverse=True)
-            known, factor = effects.draws[:-1, :, chosen], effects.factor[chosen]
-            z = rng.standard_normal((which.max(initial=-1) + 1, 2, n_samples))
-            others = [_effects(factor, *one)[: known.shape[1]] for one in z]
-            others = np.reshape(others, (len(z), *known.shape[1:]))
+            known, n_new = effects.draws[:-1, :, chosen], which.max(initial=-1) + 1
+            others = self._of_new(effects.factor[chosen], n_new, rng)[:, : known.shape[1]]
             part._tables.append(np.concatenate([known, others]))
             place[new] = len(known) + which
         return chosen, part
+
+    def _of_new(self, factor, n, rng):
+        """Effects (n, q, m) of new groups."""
+        z = rng.standard_normal((n, 2, len(factor)))
+        return np.reshape([_effects(factor, *one) for one in z], z.shape)
 
     def part(self, rows):
         """Those of some rows."""

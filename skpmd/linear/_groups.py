@@ -177,7 +177,7 @@ class GroupedModel(GeneralisedLinearModel):
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = known = self.split(coefficients)
-        width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), np.zeros((len(phi), 3))
+        width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), 0.0 * self.factor(sds)
         for batch in batches:
             times = 1.0 if batch.times is None else batch.times[0]
             for value, more in self._of_pieces(known, batch, order):
