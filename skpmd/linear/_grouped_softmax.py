@@ -129,6 +129,8 @@ class GroupedSoftmax(GroupedModel):
     theta is as there, and then a standard normal coordinate for the sd of each class but the first.
     """
 
+    least_curvature = 1e-10  # What is added to all classes alike has that of its prior alone.
+
     def __init__(self, prior, fit_intercept, family, n_classes, shift=None):
         super().__init__(prior, fit_intercept, family, shift=shift)
         self.n_classes = n_classes

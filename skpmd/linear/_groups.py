@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
-from skpmd.linear._glm import GeneralisedLinearModel, definite
+from skpmd.linear._glm import MIN_CURVATURE, GeneralisedLinearModel, definite
 from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
@@ -140,6 +140,7 @@ class GroupedModel(GeneralisedLinearModel):
     """
 
     is_log_concave, has_third_derivatives = False, False
+    least_curvature = MIN_CURVATURE  # See `definite`.
     # The rule of all groups, where none is looked for, and whether the one after it is meant.
     _rule, _is_next = None, False
 
@@ -398,7 +399,7 @@ class GroupedModel(GeneralisedLinearModel):
             return np.full(len(mean), np.nan), precision_matrix(precision)
         hessian = np.linalg.solve(steps.T, 0.5 * (ahead - back))
         hessian = precision_matrix(precision) - 0.5 * b * (hessian + hessian.T)
-        return gradient + b * at, definite(hessian)
+        return gradient + b * at, definite(hessian, self.least_curvature)
 
     def skew_axes(self, mean, chol, batches, b=1.0):
         """The axes of the factor itself, and third derivatives along each; see `LinearModel`."""

@@ -15,7 +15,9 @@ from skpmd.linear._group_kernels import _exponential
 _KERNEL = {
     "cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"},
 }  # fmt: skip
-_PASSES, _NEAR = 60, 0.1  # Of searches for modes, and their last step in sds.
+# Of searches for modes, and their last step but one in sds: after it a mode is one to rounding,
+# for second derivatives are differences of what nodes around it make.
+_PASSES, _NEAR = 60, 1e-4
 _FAR = 300.0  # Logits and effects are no further from each other.
 
 
@@ -41,7 +43,7 @@ def integrate_classes(
         longest = max(longest, starts[g + 1] - starts[g])
     p, hits, raised, total = np.empty((K, longest)), np.empty(K), np.ones(K), np.empty(longest)
     z, ahead, step, slope, root = np.empty(q), np.empty(q), np.empty(q), np.empty(q), np.eye(q)
-    spread, back, effect = np.empty((q, q)), np.empty((q, q)), np.empty(K)
+    spread, back, chance = np.empty((q, q)), np.empty((q, q)), np.empty((q, longest))
     nodes, gap, by_node = np.empty((q, most)), np.ones((K, most)), np.empty((K, most))
     share, sums, product = np.empty(most), np.empty(most), np.empty(most)
     for i in range(m):
@@ -69,7 +71,7 @@ def integrate_classes(
                 for k in range(K):
                     p[k, r] *= whole
             # Newton's method to the mode, whose steps are halved where they are past the top.
-            best, level = -math.inf, 0.0
+            best, is_last = -math.inf, False
             for k in range(q):
                 z[k], ahead[k], step[k] = start[g, k], start[g, k], 0.0
             for _ in range(_PASSES):
@@ -82,24 +84,35 @@ def integrate_classes(
                     u = sd[i, k] * ahead[k] - level
                     value += hits[k + 1] * u - 0.5 * ahead[k] * ahead[k]
                     raised[k + 1] = math.exp(max(u, -_FAR))
-                for k in range(q):
-                    slope[k] = hits[k + 1]
-                    for j in range(k + 1):
-                        spread[k, j] = 0.0
                 for r in range(n):
-                    whole = 0.0
-                    for k in range(K):
-                        whole += p[k, r] * raised[k]
-                    total[r] = whole
-                    w, inverse = weight[lo + r], 1.0 / whole
-                    value -= w * math.log(whole)
-                    for k in range(q):
-                        one = p[k + 1, r] * raised[k + 1] * inverse
-                        effect[k] = one
-                        slope[k] -= w * one
-                        spread[k, k] += w * one
-                        for j in range(k + 1):
-                            spread[k, j] -= w * one * effect[j]
+                    total[r] = 0.0
+                for k in range(K):
+                    one = raised[k]
+                    for r in range(n):
+                        total[r] += one * p[k, r]
+                whole = 1.0
+                for r in range(n):
+                    w = weight[lo + r]
+                    if w == 1.0:
+                        whole *= total[r]
+                    else:
+                        value -= w * math.log(total[r])
+                    if whole < 1e-150:
+                        value -= math.log(whole)
+                        whole = 1.0
+                    total[r] = 1.0 / total[r]
+                value -= math.log(whole)
+                for k in range(q):
+                    one, whole, own = raised[k + 1], 0.0, chance[k]
+                    for r in range(n):
+                        own[r] = one * p[k + 1, r] * total[r]
+                        whole += weight[lo + r] * own[r]
+                    slope[k] = hits[k + 1] - whole
+                    for j in range(k + 1):
+                        one, other = 0.0, chance[j]
+                        for r in range(n):
+                            one += weight[lo + r] * own[r] * other[r]
+                        spread[k, j] = (whole if j == k else 0.0) - one
                 if value >= best - 1e-9 * (1.0 + abs(best)):
                     best = value
                     length = 0.0
@@ -115,8 +128,9 @@ def integrate_classes(
                             one -= root[k, j] * step[j]
                         step[k] = one / root[k, k]
                         length += step[k] * step[k]
-                    if length < _NEAR * _NEAR:
+                    if is_last:
                         break
+                    is_last = length < _NEAR * _NEAR
                     for k in range(q - 1, -1, -1):
                         for j in range(k + 1, q):
                             step[k] -= root[j, k] * step[j]
@@ -136,7 +150,7 @@ def integrate_classes(
             log_volume = 0.0
             for r in range(n):
                 for k in range(K):
-                    p[k, r] *= raised[k] / total[r]
+                    p[k, r] *= raised[k] * total[r]
             for k in range(q):  # The inverse of the transposed root, (q, q), is upper triangular.
                 log_volume -= math.log(root[k, k])
                 back[k, k] = 1.0 / root[k, k]
