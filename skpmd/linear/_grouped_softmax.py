@@ -32,7 +32,7 @@ _LEVELS = (2, (1, 3, 3)), (3, (1, 3, 3, 5)), (5, (1, 3, 3, 5, 5, 7)), (4, (1, 3,
 _PRODUCTS, _POINTS, _MOST = {2: (11, 27), 3: (11,), 4: (7,)}, 2048, 2600
 # A rule will do if the next one changes integrals by no more than so many nats a group, and their
 # sum between particles by no more than so many, of which a few are looked at.
-_MEAN_CHANGE, _VARIATION, _SEEN = 2e-4, 0.02, 4
+_MEAN_CHANGE, _VARIATION, _SEEN = 4e-4, 0.04, 4
 _OF_SEARCHES, _NUMBERS = 1, 1 << 18  # The rule of searches, and numbers of a table of logits.
 
 
@@ -186,11 +186,13 @@ class GroupedSoftmax(GroupedModel):
         def call(some, rule, order):
             own = slopes[some].reshape(-1, slopes.shape[1] // K)
             b = own[:, : X.shape[1]].astype(X.dtype, copy=False)
-            table = ((X @ b.T).T if issparse(X) else b @ X.T).astype(np.float64, copy=False)
+            table = (X @ b.T).T if issparse(X) else b @ X.T
+            table = np.ascontiguousarray(table, dtype=np.float64)
             base = own[:, -1] if self.fit_intercept else np.zeros(len(own))
             if shift is not None:
                 base = base - own[:, : X.shape[1]] @ shift
-            table = np.ascontiguousarray(table + base[:, None]).reshape(-1, K, X.shape[0])
+            table += base[:, None]
+            table = table.reshape(-1, K, X.shape[0])
             m, n_moments = len(table), (K - 1) * (K + 4) // 2
             values, by_sd = np.zeros((m, G)), np.zeros((m, K - 1))
             moments = np.zeros((m, G if order == 2 else 0, n_moments))
@@ -215,8 +217,8 @@ class GroupedSoftmax(GroupedModel):
         rule, level, size = np.empty(len(sds), dtype=np.int64), octaves(sds), sds.sum(axis=1)
         for k in np.unique(level):
             place = np.flatnonzero(level == k)
-            seen = np.linspace(0, len(place) - 1, min(_SEEN, len(place))).astype(np.int64)
-            few = place[np.argsort(size[place])[seen]]
+            seen = (np.arange(0.5, _SEEN) / _SEEN * len(place)).astype(np.int64)
+            few = place[np.argsort(size[place])[np.unique(seen)]]
 
             def values(r, few=few):
                 return call(few, np.full(len(few), r), 0)[0]

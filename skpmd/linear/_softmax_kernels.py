@@ -15,9 +15,9 @@ from skpmd.linear._group_kernels import _exponential
 _KERNEL = {
     "cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"},
 }  # fmt: skip
-# Of searches for modes, and their last step but one in sds: after it a mode is one to rounding,
-# for second derivatives are differences of what nodes around it make.
-_PASSES, _NEAR = 60, 1e-4
+# Of searches for modes, and their last step but one in sds: without derivatives, and with such, for
+# second ones are differences of what nodes around a mode make.
+_PASSES, _NEAR, _NEARER = 60, 0.1, 1e-4
 _FAR = 300.0  # Logits and effects are no further from each other.
 
 
@@ -46,6 +46,7 @@ def integrate_classes(
     spread, back, chance = np.empty((q, q)), np.empty((q, q)), np.empty((q, longest))
     nodes, gap, by_node = np.empty((q, most)), np.ones((K, most)), np.empty((K, most))
     share, sums, product = np.empty(most), np.empty(most), np.empty(most)
+    near = _NEARER if order == 1 else _NEAR
     for i in range(m):
         for g in range(len(start)):
             lo, n = starts[g], starts[g + 1] - starts[g]
@@ -130,7 +131,7 @@ def integrate_classes(
                         length += step[k] * step[k]
                     if is_last:
                         break
-                    is_last = length < _NEAR * _NEAR
+                    is_last = length < near * near
                     for k in range(q - 1, -1, -1):
                         for j in range(k + 1, q):
                             step[k] -= root[j, k] * step[j]
@@ -144,6 +145,8 @@ def integrate_classes(
                         break
                 for k in range(q):
                     ahead[k] = z[k] + step[k]
+            else:
+                base = math.nan  # Of sds of 1e5 and more, which are impossible then.
             # Probabilities there, where ``raised`` is of the last point: next to the mode.
             for k in range(q):
                 z[k] = ahead[k]
