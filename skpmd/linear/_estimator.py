@@ -182,11 +182,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
     groups : list of one str or int, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on
-        the logit, normal about that of all, as in `BayesianGLMRegressorPMD`. For two classes, with
-        particles. With groups ``prediction_tol`` has no effect.
+        the logit, normal about that of all, as in `BayesianGLMRegressorPMD`; of more than two
+        classes one for each but the first, independent of each other. With groups
+        ``prediction_tol`` has no effect, and there have to be particles.
     slopes : dict of str or int to list of one str or int, default=None
         Column with a coefficient that is different in each group, such as
-        ``{"school": ["hours"]}``.
+        ``{"school": ["hours"]}``. For two classes.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
@@ -213,8 +214,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         particles; None if a density of the particles is enough. Pickles contain these rows, too:
         set ``posterior_.rows = None`` if others must not get them. With ``groups`` names are as in
         `BayesianGLMRegressorPMD`: ``b[column]``, ``a`` (the intercept at the columns' means),
-        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; the fit holds its rows, as
-        a stream does.
+        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; of more than two classes
+        ``sd[school:CLASS]`` of each but the first come after the coefficients. The fit holds its
+        rows, as a stream does.
     group_effects_ : EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of the shape of ``coef_``

@@ -245,7 +245,9 @@ class GroupedSoftmax(GroupedModel):
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
         prior = MarginalPrior(self.prior, self.n_coordinates - self.n_classes + 1)
-        return SoftmaxModel(prior, self.fit_intercept, self.n_classes, self.shift), self.n_classes - 1
+        return SoftmaxModel(
+            prior, self.fit_intercept, self.n_classes, self.shift
+        ), self.n_classes - 1
 
     def group_effects(self, batches, coefficients, chosen, rng):
         """`EffectsOfGroups` given these particles (m, d), whose places are ``chosen``.

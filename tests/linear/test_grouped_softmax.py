@@ -263,8 +263,15 @@ def test_everyday_calls(fitted):
         cv=GroupKFold(2), scoring="neg_log_loss",
     )  # fmt: skip
     assert search.fit(X, y, groups=X["school"]).predict_proba(NEW).shape == (3, 3)
-    balanced = inner.set_params(groups=["school"], class_weight="balanced", prior="horseshoe")
+    balanced = inner.set_params(groups=["school"], class_weight="balanced")
     assert balanced.fit(X, y).predict_proba(NEW).shape == (3, 3)
+
+
+@pytest.mark.slow
+def test_horseshoe(fitted):
+    _, X, y = fitted
+    model = BayesianLogisticRegressionPMD("horseshoe", groups=["school"], n_particles=400)
+    assert model.set_params(random_state=0).fit(X, y).predict_proba(NEW).shape == (3, 3)
 
 
 @pytest.mark.parametrize("given", [{"slopes": {"school": ["x"]}}, {"groups": ["school", "z"]}])
