@@ -7,6 +7,7 @@ Martino and Chopin 2009); the prior of the levels, which does not change slowly,
 particle of h has a normal approximation of its own.
 """
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -65,7 +66,7 @@ class _Fit:
     """The mode of h, the factor of its covariance, and fits of what v have given h."""
 
     def __init__(self, model, batches, power):
-        self._model, self._batches, self._power = model, batches, power
+        self._model, self._batches, self._power, self._law = model, batches, power, model.law
         start = model.starts(batches)[0]
         w = model.n_coordinates - len(model.family.dispersions.names)
         self._w, self._k = w, len(model.family.dispersions.names) - model.n_levels
@@ -103,16 +104,17 @@ class _Fit:
         """Modes of v (J, d), linear terms, precisions of the likelihood, and values, at all h."""
         J, modes = len(points), np.tile(v, (len(points), 1))
         prior = _of_levels(self._model, self._w, points, len(v))
+        pull = partial(np.einsum, "jab,jb->ja", prior)
         if precision is None:
             gradient = self._gradient(modes[:1], points[:1])
             precision = self._precision(modes[:1], points[:1], gradient)[0]
-        inverse = np.linalg.inv(definite(precision)[None] + prior[:, None] * np.eye(len(v)))
+        inverse = np.linalg.inv(definite(precision)[None] + prior)
         best = np.full(J, np.inf)
         step, ahead = np.zeros(modes.shape), modes
         for _ in range(_PASSES):
             gradient = self._gradient(ahead, points)
-            full = np.einsum("jab,jb->ja", inverse, gradient - prior * ahead)
-            size = np.einsum("ja,ja->j", full, gradient - prior * ahead)
+            full = np.einsum("jab,jb->ja", inverse, gradient - pull(ahead))
+            size = np.einsum("ja,ja->j", full, gradient - pull(ahead))
             better = size < best
             best, modes = np.where(better, size, best), np.where(better[:, None], ahead, modes)
             step = np.where(better[:, None], full, 0.5 * step)
@@ -122,22 +124,22 @@ class _Fit:
         gradient = self._gradient(modes, points)
         precisions = self._precision(modes, points, gradient)
         slopes = np.einsum("jab,jb->ja", precisions, modes) + gradient
-        total = precisions + prior[:, None] * np.eye(len(v))
+        total = precisions + prior
         total = np.array([definite(one) for one in total])
         # The top of the parabola, which is next to where the search has ended.
-        move = np.linalg.solve(total, (gradient - prior * modes)[..., None])[..., 0]
+        move = np.linalg.solve(total, (gradient - pull(modes))[..., None])[..., 0]
         values = self._value(modes, points)
-        values += 0.5 * np.einsum("ja,ja->j", move, gradient - prior * modes)
+        values += 0.5 * np.einsum("ja,ja->j", move, gradient - pull(modes))
         return modes + move, slopes, precisions, values - 0.5 * np.linalg.slogdet(total)[1]
 
     def _theta(self, v, h):
-        w, z = self._w, v[:, self._w :] / self._model.sds_of_levels(h)
-        return np.hstack([v[:, :w], h, z])
+        w, sds = self._w, self._model.sds_of(h)
+        return np.hstack([v[:, :w], h, self._law.coordinates(sds, v[:, w:])])
 
     def _value(self, v, h):
         """Log joint densities of v and h, (J,)."""
         theta = self._theta(v, h)
-        value = self._model.log_prior(theta) - np.log(self._model.sds_of_levels(h)).sum(axis=1)
+        value = self._model.log_prior(theta) - self._law.log_volume(self._model.sds_of(h))
         return value + self._power * sum(
             self._model.log_likelihood(theta, batch) for batch in self._batches
         )
@@ -147,7 +149,7 @@ class _Fit:
         theta, w, k = self._theta(v, h), self._w, self._k
         of_rows, total = np.zeros(theta.shape), np.zeros(len(theta))
         self._model._add_sums(theta, 1, self._batches, total, of_rows)
-        of_levels = of_rows[:, w + k :] / self._model.sds_of_levels(h)
+        of_levels = self._law.by_effects(self._model.sds_of(h), of_rows[:, w + k :])
         of_rows = self._power * np.hstack([of_rows[:, :w], of_levels])
         of_rows[:, :w] += self._model.prior.gradient(theta)[:, :w]
         return of_rows
@@ -169,7 +171,7 @@ class Conditional:
     """
 
     def __init__(self, model, k, given):
-        self._model, self._k, self._terms = model, k, given
+        self._model, self._k, self._terms, self._law = model, k, given, model.law
         self._d = model.n_coordinates - k
         self._w = self._d - model.n_levels
 
@@ -177,7 +179,8 @@ class Conditional:
         """Coordinates (m, d) of those of the model."""
         w, k = self._w, self._k
         h = theta[:, w : w + k]
-        v = np.hstack([theta[:, :w], theta[:, w + k :] * self._model.sds_of_levels(h)])
+        effects = self._law.effects(self._model.sds_of(h), theta[:, w + k :])
+        v = np.hstack([theta[:, :w], effects])
         x = np.empty(v.shape)
         for some, mean, root in self._given(h):
             x[some] = np.einsum("mba,mb->ma", root, v[some] - mean)
@@ -190,9 +193,9 @@ class Conditional:
         for some, mean, root in self._given(h):
             v[some] = mean + np.linalg.solve(root.swapaxes(1, 2), x[some][..., None])[..., 0]
             log_det[some] = -np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-        sds = self._model.sds_of_levels(h)
-        theta = np.hstack([v[:, :w], h, v[:, w:] / sds])
-        return theta, log_det - np.log(sds).sum(axis=1)
+        sds = self._model.sds_of(h)
+        theta = np.hstack([v[:, :w], h, self._law.coordinates(sds, v[:, w:])])
+        return theta, log_det - self._law.log_volume(sds)
 
     def _given(self, h):
         """Of some particles at a time: a slice, means (m, d), and roots of precisions (m, d, d)."""
@@ -224,14 +227,14 @@ class _Quadratics:
             precision = np.zeros((len(values), d, d))
             precision[:, lower[0], lower[1]] = values[:, d:]
             precision[:, lower[1], lower[0]] = values[:, d:]
-            precision += _of_levels(self._model, self._w, h[some], d)[:, None] * np.eye(d)
+            precision += _of_levels(self._model, self._w, h[some], d)
             yield some, values[:, :d], precision
 
 
 def _of_levels(model, w, h, d):
-    """Precisions (m, d) of the prior of levels, zero of coefficients."""
-    out = np.zeros((len(h), d))
-    out[:, w:] = model.sds_of_levels(h) ** -2.0
+    """Precisions (m, d, d) of the prior of effects, zero of coefficients."""
+    out = np.zeros((len(h), d, d))
+    out[:, w:, w:] = model.law.precision(model.sds_of(h))
     return out
 
 

@@ -10,6 +10,7 @@ from sklearn.utils import gen_batches
 
 from skpmd.linear._conditional import conditional_components
 from skpmd.linear._crossed_sums import MAX_RATIO, TABLE, Exact, RootGrid, Sums, table_between
+from skpmd.linear._dispersion import Levels
 from skpmd.linear._glm import definite
 from skpmd.linear._groups import GroupedModel
 from skpmd.linear._priors import precision_matrix
@@ -29,6 +30,7 @@ class CrossedNormal(GroupedModel):
 
     def __init__(self, *given):
         super().__init__(*given)
+        self.law = Levels(self.family.groups.first, ())
         self._known = {}  # Of copies with other priors, too.
 
     def table(self, batch, power=1.0):
@@ -53,11 +55,11 @@ class CrossedNormal(GroupedModel):
             return [np.zeros(self.n_coordinates)]
         return [np.concatenate(self.table(next(iter(batches)))[1][:2])]
 
-    n_levels = 0  # That are coordinates.
+    n_levels = 0  # Whose effects are coordinates.
 
-    def sds_of_levels(self, hyper):
-        """None; see `CrossedModel`."""
-        return np.ones((len(hyper), 0))
+    def sds_of(self, hyper):
+        """See `CrossedModel`; no coordinate has them."""
+        return hyper
 
     def conditional_components(self, batches, power):
         """Proposals given sds, of which coefficients are normal, and their shares."""

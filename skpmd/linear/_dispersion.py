@@ -4,7 +4,7 @@ The prior of a dispersion is that of the function's values, so that every coordi
 coefficients has the prior N(0, 1): priors, densities and streams need to know nothing of it.
 """
 
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 from scipy.special import (
@@ -22,6 +22,8 @@ from scipy.special import (
     ndtri,
     ndtri_exp,
 )
+
+from skpmd.linear._correlations import by_sds, factor_of
 
 _FAR = 8.0  # Beyond is a mass of 1e-15, and functions are flat.
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
@@ -227,61 +229,132 @@ class Cutpoints:
         )
 
 
-class Correlation:
-    """The uniform distribution on -1 to 1, LKJ(1) of two effects; see `HalfStudentT`."""
+class Joined:
+    """Dispersions of a family and those of groups, in this order; methods are `Dispersions`'s."""
 
-    def quantile(self, u):
-        """Its value with as much mass below it as N(0, 1) has below u."""
-        return 2.0 * ndtr(u) - 1.0
+    def __init__(self, own, groups):
+        self.parts, self.n_own = (own, groups), len(own.names)
+        self.names = (*own.names, *groups.names)
 
-    def standard(self, x):
-        """The inverse of `quantile`."""
-        return ndtri(0.5 * (1.0 + x))
+    def natural(self, u):
+        """Dispersions (m, k) of coordinates (m, k)."""
+        return np.concatenate([one.natural(some) for one, some in self._cut(u)], axis=-1)
 
-    def log_density(self, x):
-        """Log density."""
-        return np.full(np.shape(x), -np.log(2.0))
+    def standard(self, phi):
+        """The inverse of `natural`."""
+        return np.concatenate([one.standard(some) for one, some in self._cut(phi)], axis=-1)
 
-    def described(self, unit):
-        """In words."""
-        return "LKJ(1)"
+    def pull_back(self, u, phi, by_phi):
+        """Derivatives by coordinates, of derivatives by dispersions."""
+        some = zip(*(self._cut(table) for table in (u, phi, by_phi)), strict=True)
+        parts = [own[0][0].pull_back(*(table for _, table in own)) for own in some]
+        return np.concatenate(parts, axis=-1)
+
+    def log_jacobian(self, u):
+        """Log determinant of the derivative of dispersions by coordinates, (m,)."""
+        return sum(one.log_jacobian(some) for one, some in self._cut(u))
+
+    def _cut(self, table):
+        n = self.n_own
+        return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))
 
 
 class Levels:
     """Sds of factors, the first of which is by itself, and effects of the levels of all others.
 
-    An effect is its factor's sd times a coordinate.
+    Effects of a level are a factor of the covariance of its factor's times coordinates.
     """
 
-    def __init__(self, sds, factors):
-        self.sds, self._n = sds, len(sds.names)
-        self._of = np.repeat(np.arange(1, self._n), [len(one.labels) for one in factors])
-        effects = [f"u[{one.factor}:{label}]" for one in factors for label in one.labels.tolist()]
+    def __init__(self, first, others):
+        dispersions = [one.dispersions for one in (first, *others)]
+        self.sds = reduce(Joined, dispersions)
+        self.n_sds, effects, self._terms = len(self.sds.names), [], []
+        last, start = len(dispersions[0].names), self.n_sds
+        for one, own in zip(others, dispersions[1:], strict=True):
+            n, q = len(one.labels), one.n_effects
+            some = slice(last, last := last + len(own.names))
+            self._terms.append((some, slice(start, start := start + n * q), (n, q)))
+            parts = [f"u[{name}:" for name in one.names_of_effects]
+            effects += [f"{part}{label}]" for label in one.labels.tolist() for part in parts]
         self.n_effects = len(effects)
-        self.names = (*sds.names, *(name.replace(".0]", "]") for name in effects))
+        self.names = (*self.sds.names, *(name.replace(".0]", "]") for name in effects))
+
+    def factors(self, sds):
+        """Of each factor but the first: where its effects are, and factors (..., q, q)."""
+        for some, own, (_, q) in self._terms:
+            lower = np.zeros((*sds.shape[:-1], q, q))
+            i, j = np.tril_indices(q)
+            lower[..., i, j] = factor_of(sds[..., some])
+            yield slice(own.start - self.n_sds, own.stop - self.n_sds), lower
+
+    def effects(self, sds, z):
+        """Effects (..., L) of coordinates, given natural sds."""
+        out = np.empty(z.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(z[..., own], lower.swapaxes(-1, -2))
+        return out
+
+    def coordinates(self, sds, effects):
+        """The inverse of `effects`."""
+        out = np.empty(effects.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(effects[..., own], np.linalg.inv(lower).swapaxes(-1, -2))
+        return out
+
+    def by_effects(self, sds, by_coordinates):
+        """Derivatives by effects, of those by coordinates."""
+        out = np.empty(by_coordinates.shape)
+        for own, lower in self.factors(sds):
+            out[..., own] = _times(by_coordinates[..., own], np.linalg.inv(lower))
+        return out
+
+    def log_volume(self, sds):
+        """Log determinant of effects by coordinates, (...,)."""
+        out = np.zeros(sds.shape[:-1])
+        for own, lower in self.factors(sds):
+            n = (own.stop - own.start) // lower.shape[-1]
+            out += n * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        return out
+
+    def precision(self, sds):
+        """Of effects, (m, L, L)."""
+        out = np.zeros((len(sds), self.n_effects, self.n_effects))
+        for own, lower in self.factors(sds):
+            root, q = np.linalg.inv(lower), lower.shape[-1]
+            block = root.swapaxes(-1, -2) @ root
+            for first in range(own.start, own.stop, q):
+                out[:, first : first + q, first : first + q] = block
+        return out
 
     def natural(self, u):
-        """Sds and effects (..., k) of coordinates (..., k)."""
-        sds = self.sds.natural(u[..., : self._n])
-        return np.concatenate([sds, sds[..., self._of] * u[..., self._n :]], axis=-1)
+        """Sds, correlations and effects (..., k) of coordinates (..., k)."""
+        sds = self.sds.natural(u[..., : self.n_sds])
+        return np.concatenate([sds, self.effects(sds, u[..., self.n_sds :])], axis=-1)
 
     def standard(self, phi):
         """The inverse of `natural`."""
-        sds = phi[..., : self._n]
-        z = phi[..., self._n :] / sds[..., self._of]
-        return np.concatenate([self.sds.standard(sds), z], axis=-1)
+        sds, effects = np.split(phi, [self.n_sds], axis=-1)
+        return np.concatenate([self.sds.standard(sds), self.coordinates(sds, effects)], axis=-1)
 
     def pull_back(self, u, phi, by_phi):
         """See `Dispersions`."""
-        n, by_effects = self._n, by_phi[..., self._n :]
-        by_sds = by_phi[..., :n].copy()
-        for f in range(1, n):
-            by_sds[..., f] += (by_effects * u[..., n:])[..., self._of == f].sum(axis=-1)
-        by_u = self.sds.pull_back(u[..., :n], phi[..., :n], by_sds)
-        return np.concatenate([by_u, by_effects * phi[..., self._of]], axis=-1)
+        n, out = self.n_sds, np.array(by_phi)
+        for (some, own, shape), (_, lower) in zip(self._terms, self.factors(phi), strict=True):
+            z, by_effects = (one[..., own].reshape(-1, *shape) for one in (u, by_phi))
+            out[..., own] = _times(by_phi[..., own], lower)
+            by_lower = np.einsum("mla,mlb->mab", by_effects, z)[:, *np.tril_indices(shape[1])]
+            of_sds = phi[..., some].reshape(len(z), -1)
+            out[..., some] += by_sds(of_sds, by_lower).reshape(phi[..., some].shape)
+        out[..., :n] = self.sds.pull_back(u[..., :n], phi[..., :n], out[..., :n])
+        return out
 
     def log_jacobian(self, u):
         """See `Dispersions`."""
-        sds = self.sds.natural(u[..., : self._n])
-        of_effects = np.log(sds[..., self._of]).sum(axis=-1)
-        return of_effects + self.sds.log_jacobian(u[..., : self._n])
+        u = u[..., : self.n_sds]
+        return self.log_volume(self.sds.natural(u)) + self.sds.log_jacobian(u)
+
+
+def _times(values, matrix):
+    """Effects of levels (..., n q), those of each level times a matrix (..., q, q)."""
+    levels = values.reshape(*values.shape[:-1], -1, matrix.shape[-1])
+    return (levels @ matrix).reshape(values.shape)

@@ -186,8 +186,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         classes one for each but the first, independent of each other. With groups
         ``prediction_tol`` has no effect, and there have to be particles.
     slopes : dict of str or int to list of one str or int, default=None
-        Column with a coefficient that is different in each group, such as
-        ``{"school": ["hours"]}``. For two classes.
+        Columns, three at most, with coefficients that are different in each group, such as
+        ``{"school": ["hours", "age"]}``. For two classes.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
@@ -426,9 +426,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if response.n_rows == 1 or response.family.groups is not None:
             return super()._with_groups(response, labels, X, weight)
         if self.slopes or len(labels) > 1:
-            name = f"slopes={self.slopes!r} have" if self.slopes else f"groups={self.groups!r} has"
+            given = f"slopes={self.slopes!r}" if self.slopes else f"groups={self.groups!r}"
             raise ValueError(
-                f"{name} no place where y has {len(self.classes_)} classes: there are intercepts of "
+                f"{given}: y has {len(self.classes_)} classes, of which groups have intercepts, of "
                 "one factor. Leave others out, or fit one class against the others with "
                 "sklearn.multiclass.OneVsRestClassifier."
             )

@@ -54,6 +54,9 @@ _NORMAL, _SHARES_OF_NORMAL = 0.1, (0.9, 0.1)
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
 # but with sds 16 to 32 % too small and without a warning.
 _MIN_SHARE = 0.3
+# Proposals that are conditional on sds have the tails of those of few levels: there further rounds
+# were right from .1 on (slopes of two factors, against long chains), and chains took twice as long.
+_MIN_SHARE_OF_OWN = 0.05
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
@@ -379,7 +382,8 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
         # Each mode has so many draws at first, and one of them may have all mass.
         near_prior = not is_own and _are_near_prior(model, batches, modes)
         is_last = remedy is not None or near_prior
-        min_share = 0.0 if is_last else _MIN_SHARE / len(modes)
+        least = _MIN_SHARE_OF_OWN if is_own else _MIN_SHARE / len(modes)
+        min_share = 0.0 if is_last else least
         for outcome in importance_rounds(model, batches, mixture, n, power, rng, min_share):
             first = first or outcome
             # Proposals at several modes disagree of themselves, and so do those with thin tails

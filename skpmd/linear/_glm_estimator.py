@@ -63,9 +63,10 @@ default="normal"
         factors, crossed or nested, of which each row has a label: but for normal y, levels of
         those beside the largest are coordinates ``u[column:label]``, and at most 200.
     slopes : dict of str or int to list of one str or int, default=None
-        Column with a coefficient that is different in each group, such as
-        ``{"school": ["hours"]}``. Standard deviation and correlation are ``sd[school:hours]`` and
-        ``cor[school:hours]``; the intercepts are at the mean of the column.
+        Columns, three at most, with coefficients that are different in each group, such as
+        ``{"school": ["hours", "age"]}``. Standard deviations and correlations are
+        ``sd[school:hours]``, ``cor[school:hours]``, ``cor[school:hours:age]`` and so on; the
+        intercepts are at the means of the columns.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).

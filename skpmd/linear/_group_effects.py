@@ -14,11 +14,12 @@ from skpmd._base.utils import check_count, check_level, warn
 from skpmd._typing import Array
 from skpmd.engine.particles import systematic
 from skpmd.linear._column_scale import own_particles
+from skpmd.linear._correlations import factor_of
 from skpmd.linear._family_mixture import FamilyMixture
 from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
-MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
+_MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
 
 
 class EffectsOfGroups(NamedTuple):
@@ -29,16 +30,15 @@ class EffectsOfGroups(NamedTuple):
     labels : ndarray of shape (n_groups,)
         Labels of the groups.
     names : tuple of str
-        Of the effects: ``"intercept"`` and the column of a slope; of three classes or more each
+        Of the effects: ``"intercept"`` and the columns of slopes; of three classes or more each
         but the first.
     mean, std : ndarray of shape (n_groups, n_effects)
         Posterior means and standard deviations: by quadrature given each particle.
     draws : ndarray of shape (n_groups + 1, n_effects, n_draws), float32
         An effect of each group, and last of one that is not known, given each of some particles of
         equal weight.
-    factor : ndarray of shape (n_draws, 3) or (n_draws, n_effects)
-        Lower triangle of a factor of the effects' covariance, row by row, of each particle; of
-        classes, whose effects are independent, their standard deviations.
+    factor : ndarray of shape (n_draws, n_effects * (n_effects + 1) / 2)
+        Lower triangle of a factor of the effects' covariance, row by row, of each particle.
     particles : ndarray of shape (n_draws,), int
         Places of these in ``posterior_.particles``.
     group : str
@@ -168,25 +168,23 @@ def effects_of(model, prior, batches, posterior):
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
     coefficients = own_particles(posterior)[chosen, :width]
-    if response.n_rows > 1:
-        return model.group_effects(batches, coefficients, chosen, rng)
     units = response.units(prior.units.scale)[response.n_own :][:q]
     if groups.others and not groups.has_levels:
         return _of_normal(model, response, batches, coefficients, chosen, units[0], rng)
     known, G = model.split(coefficients), len(groups.labels)
-    factor = model.factor(known[2]) * np.array([units[0], units[-1], units[-1]])
+    factor = model.factor(known[2]) * np.repeat(units, np.arange(1, q + 1))
     mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
-    draws[G] = _effects(factor, *strata(M, rng)[:, 0])[:q]
+    draws[G] = _effects(factor, _strata(M, rng, q)[:, 0])
     for batch in batches:
-        for rows, starts in group_pieces(batch, MOMENTS // M, SOME_ROWS):
+        for rows, starts in group_pieces(batch, _MOMENTS // M, SOME_ROWS):
             codes = first_codes(batch)[rows][starts[:-1]]
             parts = model.integrals(known, batch, rows, starts, 2)
             moments = np.concatenate([part[-1] for part in parts])
             has_group = codes >= 0  # Rows without a group are in none of them.
             own = _Conditional(moments[:, has_group].transpose(2, 1, 0), factor, q)
             mean[codes[has_group]], square[codes[has_group]] = own.mean, own.square
-            draws[codes[has_group]] = own.draws(strata(M, rng, has_group.sum()))
+            draws[codes[has_group]] = own.draws(_strata(M, rng, q, has_group.sum()))
             is_known[codes[has_group]] = True
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
     first_of, link = groups.factors[0] if not groups.others else groups.first, response.family.link
@@ -204,13 +202,16 @@ def effects_of(model, prior, batches, posterior):
             )
         )
     place, levels = width - response.n_dispersions + response.n_own, []
-    first = place + 1 + len(groups.others)
-    for j, one in enumerate(groups.others):
-        own = slice(first, first := first + len(one.labels))
-        table = posterior.particles[chosen, own].T
-        sds = posterior.particles[chosen, place + 1 + j]
-        moments = posterior.mean()[own], posterior.std()[own]
-        levels.append(_of_factor(one, link, moments, table, sds, chosen, rng))
+    sizes = [len(one.dispersions.names) for one in (groups.first, *groups.others)]
+    ends = place + np.cumsum(sizes)
+    first = ends[-1]
+    for one, a, b in zip(groups.others, ends, ends[1:], strict=False):
+        shape = len(one.labels), one.n_effects
+        own = slice(first, first := first + np.prod(shape))
+        table = posterior.particles[chosen, own].T.reshape(*shape, -1)
+        moments = [found.reshape(shape) for found in (posterior.mean()[own], posterior.std()[own])]
+        of_factor = factor_of(posterior.particles[chosen, a:b])
+        levels.append(_of_factor(one, link, moments, table, of_factor, chosen, rng))
     return _by_name(groups, [found, *levels])
 
 
@@ -222,18 +223,17 @@ def _of_normal(model, response, batches, coefficients, chosen, unit, rng):
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
     for j, (one, n) in enumerate(zip((groups.first, *groups.others), model.sizes, strict=True)):
         own, first = slice(first, first + len(one.labels)), first + n
-        moments = unit * mean[own], unit * std[own]
-        found.append(_of_factor(one, link, moments, unit * draws[own], sds[:, j], chosen, rng))
+        moments, table = (unit * mean[own, None], unit * std[own, None]), unit * draws[own, None]
+        factor = factor_of(sds[:, [j]])
+        found.append(_of_factor(one, link, moments, table, factor, chosen, rng))
     return _by_name(groups, found)
 
 
-def _of_factor(groups, link, moments, table, sds, chosen, rng):
-    """`EffectsOfGroups` of intercepts (G, m), and of one that is new."""
-    new = sds * strata(len(sds), rng)[0, 0]
-    draws = np.concatenate([table, new[None]])[:, None].astype(np.float32)
-    factor = np.column_stack([sds, np.zeros((len(sds), 2))])
-    mean, std = (one[:, None] for one in moments)
-    given = groups.labels, groups.names, mean, std, draws, factor, chosen
+def _of_factor(groups, link, moments, table, factor, chosen, rng):
+    """`EffectsOfGroups` of draws (G, q, m), and of a group that is new."""
+    new = _effects(factor, _strata(len(factor), rng, groups.n_effects)[:, 0])
+    draws = np.concatenate([table, new[None]]).astype(np.float32)
+    given = groups.labels, groups.names, *moments, draws, factor, chosen
     return EffectsOfGroups(*given, groups.factor, link)
 
 
@@ -244,11 +244,11 @@ def _by_name(groups, found):
 
 
 def effects_of_prior(family, factor, rng):
-    """`EffectsOfGroups` of draws of the prior, whose covariances have the ``factor`` (m, 3)."""
+    """`EffectsOfGroups` of draws of the prior, whose covariances have the ``factor`` (m, e)."""
     groups = family.groups
     (G, q), m = (len(groups.labels), groups.n_effects), len(factor)
-    z = rng.standard_normal((G + 1, 2, m))
-    draws = np.stack([_effects(factor, *one)[:q] for one in z])
+    z = rng.standard_normal((G + 1, max(q, 2), m))
+    draws = np.stack([_effects(factor, one) for one in z])
     mean, std = draws[:-1].mean(axis=2), draws[:-1].std(axis=2)
     return EffectsOfGroups(
         groups.labels, groups.names, mean, std, draws, factor, np.arange(m), groups.factor,
@@ -256,18 +256,24 @@ def effects_of_prior(family, factor, rng):
     )  # fmt: skip
 
 
-def slope_of(groups, X, centre):
-    """What slopes of groups are multiplied by, (n,), of centred columns with ones; or None."""
-    if groups.slope is None:
+def slopes_of(groups, X, centre):
+    """What slopes of each factor are multiplied by, (n, q - 1), of columns with ones; or None."""
+    return [_slopes(one, X, centre) for one in groups.factors]
+
+
+def _slopes(groups, X, centre):
+    if not groups.slopes:
         return None
-    column = X[:, [groups.column]]
-    column = column.toarray() if issparse(column) else column
-    return column[:, 0] - (centre[groups.column] + groups.centre)
+    places = list(groups.columns)
+    columns = X[:, places]
+    columns = columns.toarray() if issparse(columns) else columns
+    return columns - (centre[places] + (groups.centre or 0.0))
 
 
-def _effects(factor, z0, z1):
-    """Both effects (2, ..., m) of standard normal numbers (..., m): an intercept and a slope."""
-    return np.stack([factor[:, 0] * z0, factor[:, 1] * z0 + factor[:, 2] * z1])
+def _effects(factor, z):
+    """Effects (q, ..., m) of standard normal numbers (q, ..., m), of which there may be more."""
+    q, each = int(np.sqrt(2 * factor.shape[1])), iter(factor.T)
+    return np.stack([sum(next(each) * z[j] for j in range(i + 1)) for i in range(q)])
 
 
 def warn_of_gone(effects, groups, labels):
@@ -283,56 +289,56 @@ def warn_of_gone(effects, groups, labels):
 
 
 class _Conditional:
-    """Effects of groups given each of m particles, by the moments (7, G, m) of z."""
+    """Effects of groups given each of m particles, by the moments (e, G, m) of z."""
 
     def __init__(self, moments, factor, q):
-        z0, z1, s00, s01, s11, cube, _ = moments
-        self._factor, self._z, self._q = factor, (z0, z1), q
-        self._sd = np.sqrt(np.maximum(s00 - z0 * z0, 1e-30))
-        self._slope = (s01 - z0 * z1) / self._sd
-        self._rest = np.sqrt(np.maximum(s11 - z1 * z1 - self._slope**2, 0.0))
-        self._skew = np.clip((cube - 3.0 * z0 * s00 + 2.0 * z0**3) / self._sd**3, -1.0, 1.0)
-        centre = _effects(factor, z0, z1)
-        none = np.zeros(z0.shape)
-        both = _effects(factor, self._sd, self._slope), _effects(factor, none, self._rest)
-        square = centre**2 + sum(one**2 for one in both)
+        self._factor, self._z, squares, cube = factor, moments[:q], iter(moments[q:]), moments[-q]
+        root, z = np.zeros((q, *moments[:q].shape)), self._z  # Of z's covariance, (q, q, G, m).
+        for i in range(q):
+            for j in range(i + 1):
+                left = next(squares) - z[j] * z[i] - sum(root[i, :j] * root[j, :j])
+                root[i, j] = left / root[j, j] if j < i else np.sqrt(np.maximum(left, 1e-30))
+        skewed = cube - 3.0 * z[0] * moments[q] + 2.0 * z[0] ** 3
+        self._skew, self._root = np.clip(skewed / root[0, 0] ** 3, -1.0, 1.0), root
+        centre = _effects(factor, z)
+        square = centre**2 + sum(_effects(factor, root[:, j]) ** 2 for j in range(q))
         # Averages over the particles, (G, n_effects).
-        self.mean, self.square = (one[:q].mean(axis=2).T for one in (centre, square))
+        self.mean, self.square = (one.mean(axis=2).T for one in (centre, square))
 
     def draws(self, z):
-        """Effects (G, n_effects, m) of normal numbers (2, G, m), with the skewness of z0."""
-        one = z[0] + self._skew / 6.0 * (z[0] ** 2 - 1.0)
-        other = self._slope * z[0] + self._rest * z[1]
-        found = _effects(self._factor, self._z[0] + self._sd * one, self._z[1] + other)
-        return found[: self._q].swapaxes(0, 1)
+        """Effects (G, n_effects, m) of normal numbers (q, G, m), with the skewness of z0."""
+        q, skewed = len(self._root), z[0] + self._skew / 6.0 * (z[0] ** 2 - 1.0)
+        moved = [self._root[0, 0] * skewed]
+        moved += [sum(self._root[i, : i + 1] * z[: i + 1]) for i in range(1, q)]
+        return _effects(self._factor, self._z + moved).swapaxes(0, 1)
 
 
-def strata(n, rng, G=1, q=2):
-    """For each of G groups q rows of n normal quantiles, (q, G, n), in orders of their own."""
+def _strata(n, rng, q, G=1):
+    """For each of G groups q rows of n normal quantiles, or two, in orders of their own."""
     z = ndtri((np.arange(n) + 0.5) / n)
-    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (q, G, 1)), axis=2)
+    return rng.permuted(np.tile(z / np.sqrt(np.mean(z * z)), (max(q, 2), G, 1)), axis=2)
 
 
 class RowEffects:
     """Effects of rows: of `EffectsOfGroups`, a tuple with one of each factor.
 
-    Codes (F, n) are below zero of new groups, and ``slope`` (n,) is what the second effect is
-    multiplied by, or None.
+    Codes (F, n) are below zero of new groups, and ``slopes``, a list with one of each factor, are
+    what effects after the first are multiplied by, (n, q - 1), or None.
     """
 
-    def __init__(self, effects, codes, slope):
-        self._effects, self._codes, self._slope = effects, codes, slope
+    def __init__(self, effects, codes, slopes):
+        self._effects, self._codes, self._slopes = effects, codes, slopes
         self._tables = [one.draws for one in effects]
         every = zip(effects, codes, strict=True)
         self._places = [np.where(c < 0, len(one.labels), c).astype(np.int64) for one, c in every]
 
     def add(self, table, rows):
         """Add those of some rows to predictors (r, m)."""
-        for effects, place in zip(self._tables, self._places, strict=True):
+        for effects, place, slope in zip(self._tables, self._places, self._slopes, strict=True):
             own = effects[place[rows]]
             table += own[:, 0]
-            if self._slope is not None:
-                table += self._slope[rows, None] * own[:, 1]
+            for j, one in enumerate(() if slope is None else slope[rows].T, 1):
+                table += one[:, None] * own[:, j]
 
     def drawn(self, n_samples, rng, chosen=None):
         """Places (n_samples,) of particles, and with each one effect for each group.
@@ -348,27 +354,26 @@ class RowEffects:
             new = np.flatnonzero(codes < 0)
             label = np.where(codes == -1, np.arange(len(codes)), codes)[new]
             _, which = np.unique(label, return_inverse=True)
-            known, n_new = effects.draws[:-1, :, chosen], which.max(initial=-1) + 1
-            others = self._of_new(effects.factor[chosen], n_new, rng)[:, : known.shape[1]]
+            known, factor = effects.draws[:-1, :, chosen], effects.factor[chosen]
+            q = max(known.shape[1], 2)
+            z = rng.standard_normal((which.max(initial=-1) + 1, q, n_samples))
+            others = [_effects(factor, one) for one in z]
+            others = np.reshape(others, (len(z), *known.shape[1:]))
             part._tables.append(np.concatenate([known, others]))
             place[new] = len(known) + which
         return chosen, part
 
-    def _of_new(self, factor, n, rng):
-        """Effects (n, q, m) of new groups."""
-        z = rng.standard_normal((n, 2, len(factor)))
-        return np.reshape([_effects(factor, *one) for one in z], z.shape)
-
     def part(self, rows):
         """Those of some rows."""
-        slope = None if self._slope is None else self._slope[rows]
-        return RowEffects(self._effects, self._codes[:, rows], slope)
+        slopes = [None if one is None else one[rows] for one in self._slopes]
+        return RowEffects(self._effects, self._codes[:, rows], slopes)
 
     def joined(self, parts):
         """Those of the rows of several, in a list."""
-        slope = None if self._slope is None else np.concatenate([one._slope for one in parts])
+        every = zip(*(one._slopes for one in parts), strict=True)
+        slopes = [None if one[0] is None else np.concatenate(one) for one in every]
         codes = np.concatenate([one._codes for one in parts], axis=1)
-        return RowEffects(self._effects, codes, slope)
+        return RowEffects(self._effects, codes, slopes)
 
 
 class GroupedMixture(FamilyMixture):

@@ -13,21 +13,23 @@ from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import LeftOut
 from skpmd._base.options import posterior_of_prior
 from skpmd._rows.blocks import Block
+from skpmd._rows.opening import computed
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import systematic
+from skpmd.linear._correlations import factor_of
 from skpmd.linear._crossed import Factors
 from skpmd.linear._group_effects import (
     EffectsOfGroups,
     RowEffects,
     effects_of_prior,
-    slope_of,
+    slopes_of,
     warn_of_gone,
 )
 from skpmd.linear._group_left_out import of_groups, of_rows
 from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, with_weights
-from skpmd.linear._groups import GroupedModel, Groups, grouped, with_labels
+from skpmd.linear._groups import Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
     "groups": [list, tuple, None],
@@ -35,16 +37,12 @@ GROUP_CONSTRAINTS = {
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
 }
-MAX_FACTORS = 4
+MAX_FACTORS, MAX_SLOPES = 4, 3
 MAX_LEVELS, MAX_DENSE = 200, 5000  # Of factors whose effects are coordinates, and of normal rows.
 _ALL = 1 << 62  # More rows than there are.
 # Pairs of rows in groups that are left out one by one, at most; how often particles look at pairs,
 # and how many numbers they have of rows or groups, unless these particles are too few then.
 _MAX_PAIRS, _MAX_WORK, _MAX_TABLE, _MIN_PARTICLES = 1e7, 1e9, 1e7, 500
-_ALL_ROWS = (
-    "groups={!r} needs all rows of a group together, and blocks have rows of any: fit arrays or "
-    "frames, or call partial_fit with parts in which groups come whole."
-)
 
 
 class GroupColumns:
@@ -195,8 +193,9 @@ class GroupColumns:
             return X, None
         if labels is None:
             labels = [one.labels for one in _each(state.effects)]
-        if not is_in_memory(X) or hasattr(X, "dask"):
-            raise ValueError(_ALL_ROWS.format(self.groups))
+        X = computed("X", X)
+        if not is_in_memory(X):  # Rows of a group are wherever they are.
+            X = table_of_one(Block(X[:], names=X.names))
         if not (hasattr(X, "shape") and len(X.shape) == 2):
             X = np.array(X, dtype=object)
         if X.ndim != 2 if hasattr(X, "ndim") else False:
@@ -284,50 +283,58 @@ class GroupColumns:
         """A `Distribution` with effects of groups of rows."""
         if response.family.groups is not None:
             return with_labels(response, labels[0])
-        slope, column, factors = None, -1, self._factors
-        for factor, given in (self.slopes or {}).items():
-            if len(factors) > 1:
-                raise ValueError(
-                    f"slopes={self.slopes!r} are for one factor, and groups={self.groups!r} are "
-                    "several: set slopes=None, or name one factor."
-                )
-            if factor != factors[0]:
+        for factor in self.slopes or {}:
+            if factor not in self._factors:
                 raise ValueError(
                     f"slopes={self.slopes!r} are of {factor!r}, and groups={self.groups!r}: name "
                     "the same column in both, in the same way."
                 )
-            if isinstance(given, str) or np.ndim(given) != 1 or len(given) != 1:
-                raise ValueError(
-                    f"slopes[{factor!r}] must be a list with one column that has a coefficient, "
-                    f"got {given!r}: more slopes are not available yet."
-                )
-            slope, features = str(self._name_of(given[0])), [*map(str, self._features())]
-            if slope not in features:
-                raise ValueError(
-                    f"slopes={self.slopes!r} names {given[0]!r}, which is no column with a "
-                    f"coefficient: these are {', '.join(features[:5]) or 'none'}."
-                )
-            column = features.index(slope)
-        names, scale = [str(self._name_of(one)) for one in factors], float(self.group_prior_scale)
-        # That with most levels is integrated out, or eliminated, first.
-        first, *others = order = sorted(range(len(names)), key=lambda f: (-len(labels[f]), f))
-        groups = Groups(names[first], labels[first], slope, column, scale)
-        if slope is not None and self.scale is None:  # Otherwise columns have been centred.
-            at_zero = slope_of(groups, X, np.zeros(X.shape[1]))
-            groups = groups._replace(centre=float(np.average(at_zero, weights=weight)))
-        if not others:
-            return response._replace(family=grouped(response.family, groups))
-        others = tuple(Groups(names[f], labels[f], None, -1, scale) for f in others)
-        has_levels = not response.family.is_conjugate
-        n, most = sum(len(one.labels) for one in others), MAX_LEVELS if has_levels else MAX_DENSE
+        every = zip(self._factors, labels, strict=True)
+        given = [self._groups_of(*one, X, weight) for one in every]
+        if len(given) == 1:
+            return response._replace(family=grouped(response.family, given[0]))
+        # That with most effects is integrated out, or eliminated, first.
+        sizes = [len(one.labels) * one.n_effects for one in given]
+        order = sorted(range(len(given)), key=lambda f: (-sizes[f], f))
+        first, *others = [given[f] for f in order]
+        has_levels = not response.family.is_conjugate or any(one.slopes for one in given)
+        n, most = sum(sizes) - max(sizes), MAX_LEVELS if has_levels else MAX_DENSE
         if n > most:
             raise ValueError(
-                f"groups={self.groups!r}: the factors beside {names[first]!r}, which has most "
-                f"levels, have {n} levels in all, and at most {most} are possible with "
-                f"family={response.family.name!r}. Leave one out, or join its rare levels."
+                f"groups={self.groups!r}: the factors beside {first.factor!r}, which has most "
+                f"effects, have {n} effects of levels in all, and at most {most} are possible with "
+                f"family={response.family.name!r} and slopes={self.slopes!r}. Leave a factor out, "
+                "or its slopes, or join its rare levels."
             )
-        groups = Factors(groups, others, tuple(order), has_levels)
+        groups = Factors(first, tuple(others), tuple(order), has_levels)
         return response._replace(family=grouped(response.family, groups))
+
+    def _groups_of(self, factor, labels, X, weight):
+        """`Groups` of one factor."""
+        given, slopes, columns = (self.slopes or {}).get(factor), (), ()
+        if given is not None:
+            if isinstance(given, str) or np.ndim(given) != 1 or not 0 < len(given) <= MAX_SLOPES:
+                raise ValueError(
+                    f"slopes[{factor!r}] must be a list with one to {MAX_SLOPES} columns that have "
+                    f"coefficients, got {given!r}."
+                )
+            slopes = tuple(str(self._name_of(one)) for one in given)
+            features = [*map(str, self._features())]
+            for name, one in zip(slopes, given, strict=True):
+                if name not in features or slopes.count(name) > 1:
+                    what = "is no column with a coefficient" if name not in features else "is twice"
+                    raise ValueError(
+                        f"slopes={self.slopes!r} names {one!r}, which {what}: name some of "
+                        f"{', '.join(features[:5]) or 'none'}, each once."
+                    )
+            columns = tuple(map(features.index, slopes))
+        scale = float(self.group_prior_scale)
+        groups = Groups(str(self._name_of(factor)), labels, slopes, columns, scale)
+        if slopes and self.scale is None:  # Otherwise columns have been centred.
+            (at_zero,) = slopes_of(groups, X, np.zeros(X.shape[1]))
+            centre = tuple(float(np.average(one, weights=weight)) for one in at_zero.T)
+            groups = groups._replace(centre=centre)
+        return groups
 
     @property
     def _at_population(self):
@@ -340,8 +347,8 @@ class GroupColumns:
         """`RowEffects` of columns with coefficients; None without groups, and of the population."""
         if codes is None or self._at_population:
             return None
-        slope = slope_of(self._groups_of_fit, X, self._state.units.centre)
-        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slope)
+        slopes = slopes_of(self._groups_of_fit, X, self._state.units.centre)
+        return RowEffects(_each(self._state.effects), codes.reshape(len(codes), -1).T, slopes)
 
     @property
     def _particles_averaged(self):
@@ -367,7 +374,7 @@ class GroupColumns:
         self._refuse_several("sample_prior_y", groups)
         first = self._n_slopes + self._state.fit_intercept + response.n_own
         sds = theta[:, first : first + len(groups.dispersions.names)]
-        return effects_of_prior(response.family, GroupedModel.factor(sds), rng)
+        return effects_of_prior(response.family, factor_of(sds), rng)
 
     # ------------------------------------------------------------------- rows left out
     def _in_groups(self, batch, codes):

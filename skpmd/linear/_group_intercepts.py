@@ -63,9 +63,7 @@ class Intercepts:
                 self._design, y, starts, base, sd, *more, values, table, by_factor, moments
             )
         values, table = (one.swapaxes(1, 2).reshape(B * m, -1)[:M] for one in (values, table))
-        of_factor, found = np.zeros((M, 3)), np.zeros((M, G if order == 2 else 0, 7))
-        of_factor[:, 0] = by_factor.ravel()[:M]
+        found = np.zeros((M, 0, 3))
         if order == 2:
-            found[..., 4] = 1.0  # Of the second effect, which there is none of.
-            found[..., [0, 2, 5]] = moments.transpose(0, 3, 1, 2).reshape(B * m, G, 3)[:M]
-        return values, table, of_factor, np.zeros(phi.shape), found
+            found = moments.transpose(0, 3, 1, 2).reshape(B * m, G, 3)[:M]
+        return values, table, by_factor.reshape(-1, 1)[:M], np.zeros(phi.shape), found

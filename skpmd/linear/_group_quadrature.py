@@ -16,20 +16,20 @@ _NUMBERS = 1 << 17  # Of a table of nodes.
 def integrate_groups(family, rows, known, start, rule, rules, order):
     """Log of the integral of each group's rows over its effects.
 
-    ``rows`` are y, sizes, weights, where groups start and what slopes are multiplied by, or None;
-    ``known`` are predictors (m, n), dispersions (m, k) and the lower triangles (m, 3) of a factor
-    of the effects' covariance, which are it times z ~ N(0, I). Searches for modes start at
-    ``start`` (G, 2). Group g has the nodes of ``rule[g]``; none, where that is negative.
+    ``rows`` are y, sizes, weights, where groups start and what slopes are multiplied by, (n,
+    q - 1); ``known`` are predictors (m, n), dispersions (m, k) and the lower triangles (m, e) of a
+    factor of the effects' covariance, which are it times z ~ N(0, I). Searches for modes start at
+    ``start`` (G, q). Group g has the nodes of ``rule[g]``; none, where that is negative.
 
     Returns integrals (m, G) and, at ``order`` 1, averages over the effects given the rows of
-    derivatives by predictors (m, n), factors (m, 3) and dispersions (m, k): derivatives of the
-    integrals, by Fisher's identity. At ``order`` 2 averages of z0, z1, their squares, product and
-    cubes are last, (m, G, 7).
+    derivatives by predictors (m, n), factors (m, e) and dispersions (m, k): derivatives of the
+    integrals, by Fisher's identity. At ``order`` 2 averages of z, of products of two, row by row,
+    and of cubes are last, (m, G, q + e + q).
     """
-    (table, phi, factor), G = known, len(rule)
+    (table, phi, factor), (G, q) = known, start.shape
     m = len(table)
     out = np.zeros((m, G)), np.zeros(table.shape), np.zeros(factor.shape), np.zeros(phi.shape)
-    out = *out, np.zeros((m, G if order == 2 else 0, 7))
+    out = *out, np.zeros((m, G if order == 2 else 0, 2 * q + factor.shape[1]))
     with np.errstate(all="ignore"):
         for one in np.unique(rule[rule >= 0]):
             some, nodes = np.flatnonzero(rule == one), slice(*rules.first[one : one + 2])
@@ -51,18 +51,18 @@ class _Rows:
         sizes, m = np.array([g.stop - g.start for g in places]), len(table)
         self.ends, self._count = m * np.cumsum(sizes), np.repeat(sizes, m)
         self._first = np.concatenate([[0], np.cumsum(self._count)[:-1]])
-        self._table, self.x = np.concatenate([table[:, g].ravel() for g in places]), None
-        if x is not None:
-            self.x = np.concatenate([np.tile(x[g], m) for g in places])
+        self._table = np.concatenate([table[:, g].ravel() for g in places])
+        self._x = [np.concatenate([np.tile(one[g], m) for g in places]) for one in x.T]
         self.places, self.shape = places, (len(some), m)
+        self.q, each = 1 + len(self._x), iter(self.factor.T)
+        self.lower = [[next(each) for _ in range(i + 1)] for i in range(self.q)]
 
     def evaluate(self, z, order, is_open=None):
-        """Log densities (G, m) at z (G, m, 2), derivatives, curvatures, those by dispersions."""
-        level, both, slope = self.factor.T
-        table = self._table + np.repeat((level * z[..., 0]).ravel(), self._count)
-        if self.x is not None:
-            of_x = both * z[..., 0] + slope * z[..., 1]
-            table += np.repeat(of_x.ravel(), self._count) * self.x
+        """Log densities (G, m) at z (G, m, q), derivatives, curvatures, those by dispersions."""
+        table = self._table + np.repeat((self.lower[0][0] * z[..., 0]).ravel(), self._count)
+        for x, lower in zip(self._x, self.lower[1:], strict=True):
+            effect = sum(one * z[..., j] for j, one in enumerate(lower))
+            table += np.repeat(effect.ravel(), self._count) * x
         value, by_phi = np.zeros(self.shape), np.zeros((*self.shape, self.phi.shape[1]))
         curvature = np.zeros(table.shape if order > 1 else 0)
         for g, one in enumerate(self.columns):
@@ -78,12 +78,17 @@ class _Rows:
         first = self.ends[g - 1] if g else 0
         return table[first:end].reshape(self.shape[1], -1)
 
-    def sums(self, table, power=0):
-        """Sums over rows (G, m), times a power of x."""
-        if power and self.x is None:
-            return np.zeros(self.shape)
-        table = table * self.x**power if power else table
-        return np.add.reduceat(table, self._first).reshape(self.shape)
+    def sums(self, table):
+        """Sums over rows (G, m), times what each effect is multiplied by."""
+        every = [table, *(table * x for x in self._x)]
+        return [np.add.reduceat(one, self._first).reshape(self.shape) for one in every]
+
+    def squares(self, table):
+        """The same times the products of two, row by row."""
+        every = [table]
+        for i, x in enumerate(self._x):
+            every += [table * x, *(table * (x * other) for other in self._x[: i + 1])]
+        return [np.add.reduceat(one, self._first).reshape(self.shape) for one in every]
 
 
 _NOTHING = np.empty((0, 0))
@@ -92,78 +97,127 @@ _NOTHING = np.empty((0, 0))
 def _centred(rows, start):
     """Newton's method to the modes of z under N(0, I) and the rows of each group.
 
-    Returns the modes (G, m, 2), the lower triangular roots of their precisions (3, G, m), and log
-    densities next to them, without the constant of the normal, (G, m).
+    Returns the modes (G, m, q), the lower triangular roots of their precisions, row by row (e, G,
+    m), and log densities next to them, without the constant of the normal, (G, m).
     """
-    z = np.repeat(start[:, None], rows.shape[1], axis=1)
+    z, q = np.repeat(start[:, None], rows.shape[1], axis=1), rows.q
     ahead, step = z, np.zeros(z.shape)
-    root, best = np.ones((3, *rows.shape)), np.full(rows.shape, -np.inf)
-    s0, s1, s2 = rows.factor.T
+    root, best = np.ones((q * (q + 1) // 2, *rows.shape)), np.full(rows.shape, -np.inf)
     is_open = np.ones(len(z), dtype=bool)
     for _ in range(_PASSES):
         value, slopes, curvature, _ = rows.evaluate(ahead, 2, is_open)
         value -= 0.5 * (ahead**2).sum(axis=2)
         is_up = (value >= best - 1e-9 * (1.0 + np.abs(best))) & is_open[:, None]
         best, z = np.where(is_up, value, best), np.where(is_up[..., None], ahead, z)
-        g0, g1 = (rows.sums(slopes, power) for power in range(2))
-        h0, h1, h2 = (rows.sums(curvature, power) for power in range(3))
-        r0, r1 = s0 * g0 + s1 * g1 - z[..., 0], s2 * g1 - z[..., 1]
-        p0 = 1.0 + s0 * s0 * h0 + 2.0 * s0 * s1 * h1 + s1 * s1 * h2
-        p1, p2 = s2 * (s0 * h1 + s1 * h2), 1.0 + s2 * s2 * h2
-        is_concave = (p0 > _MIN_PRECISION) & (p0 * p2 - p1 * p1 > _MIN_PRECISION * p0)
-        p0, p2 = (np.where(is_concave, p, np.maximum(np.abs(p), 1.0)) for p in (p0, p2))
-        c0 = np.sqrt(p0)
-        c1 = np.where(is_concave, p1, 0.0) / c0
-        c2 = np.sqrt(p2 - c1 * c1)
-        root = np.where(is_up, [c0, c1, c2], root)
-        u0 = r0 / c0
-        u1 = (r1 - c1 * u0) / c2
-        full = np.stack([(u0 - c1 * (u1 / c2)) / c0, u1 / c2], axis=2)
+        found = _root(_precision(rows.lower, rows.squares(curvature)))
+        root, u, by_effect = np.where(is_up, found, root), [], rows.sums(slopes)
+        for j in range(q):
+            right = sum(rows.lower[i][j] * by_effect[i] for i in range(j, q)) - z[..., j]
+            own = found[j * (j + 1) // 2 :]
+            u.append((right - sum(own[k] * u[k] for k in range(j))) / own[j])
+        full = np.stack(_solved(found, u), axis=2)
         step = np.where(is_up[..., None], full, 0.5 * step)  # Where it was past the top.
         ahead = np.where(is_open[:, None, None], z + step, ahead)
-        is_near = np.where(is_up, u0 * u0 + u1 * u1 < _NEAR**2, (step**2).sum(axis=2) < 1e-12)
+        length = sum(one * one for one in u)
+        is_near = np.where(is_up, length < _NEAR**2, (step**2).sum(axis=2) < 1e-12)
         is_open &= ~is_near.all(axis=1)
         if not is_open.any():
             break
     return ahead, root, best
 
 
+def _precision(lower, h):
+    """I + L' H L, row by row (e, ...), of the triangles L and H, which is given row by row."""
+    q, out = len(lower), []
+
+    def of(i, j):
+        return h[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)]
+
+    for a in range(q):
+        for b in range(a):
+            each = (sum(lower[j][b] * of(i, j) for j in range(b, q)) for i in range(a, q))
+            out.append(sum(lower[i][a] * one for i, one in zip(range(a, q), each, strict=True)))
+        whole = 1.0
+        for i in range(a, q):
+            whole = whole + lower[i][a] * lower[i][a] * of(i, i)
+            for j in range(i + 1, q):
+                whole = whole + 2.0 * lower[i][a] * lower[j][a] * of(i, j)
+        out.append(whole)
+    return out
+
+
+def _root(p):
+    """Lower triangular roots of precisions, row by row, or of their diagonals where not concave."""
+    root, is_concave, q = [], True, int(np.sqrt(2 * len(p)))
+    for is_last in (False, True):
+        root = []
+        for i in range(q):
+            first = i * (i + 1) // 2
+            for j in range(i + 1):
+                one, above = p[first + j], root[j * (j + 1) // 2 :]
+                one = one - sum(root[first + k] * above[k] for k in range(j))
+                if j < i:
+                    root.append(one / above[j])
+                else:
+                    is_concave = is_concave & (one > _MIN_PRECISION)
+                    root.append(np.sqrt(one))
+        if is_last or is_concave.all():
+            return np.array(root)
+        size = [np.maximum(np.abs(p[i * (i + 3) // 2]), 1.0) for i in range(q)]
+        of_size = [size[i] if i == j else 0.0 for i in range(q) for j in range(i + 1)]
+        p = [np.where(is_concave, *both) for both in zip(p, of_size, strict=True)]
+
+
+def _solved(root, t):
+    """The inverse of the transposed root times t, (q, ...)."""
+    q, out = len(t), list(t)
+    for i in range(q - 1, -1, -1):
+        own = root[i * (i + 1) // 2 :]
+        out[i] = out[i] / own[i]
+        for j in range(i):
+            out[j] = out[j] - own[j] * out[i]
+    return out
+
+
 def _add_nodes(family, rows, known, some, at, nodes, order, out):
     """Write what some groups with the same nodes, so many at a time, make of the integrals."""
     (z, root, best), (t, log_weights, step) = at, nodes
     values, slopes, by_factor, by_phi, moments = out
-    (G, m), (c0, c1, c2) = best.shape, root
-    total, sums = np.zeros((G, m)), np.zeros((7, G, m))
-    of_factor, of_phi = np.zeros((3, G, m)), np.zeros((G, m, by_phi.shape[1]))
+    (G, m), q, e = best.shape, z.shape[2], len(root)
+    total, sums = np.zeros((G, m)), np.zeros((moments.shape[2], G, m))
+    of_factor, of_phi = np.zeros((e, G, m)), np.zeros((G, m, by_phi.shape[1]))
+    pairs = [(i, j) for i in range(q) for j in range(i + 1)]
     for first in range(0, len(t), step):
-        t0, t1 = t[first : first + step].T[..., None, None]
-        K = len(t0)
+        some_t = t[first : first + step].T[..., None, None]
+        K = some_t.shape[1]
         if first == 0 or K < step:
             piece = _Rows(family, rows, known, some, K)
-        back = t1 / c2  # z + root^-T t, with nodes (K, G, m).
-        z0, z1 = z[..., 0] + (t0 - c1 * back) / c0, z[..., 1] + back
-        places = np.stack([z0, z1], axis=-1).swapaxes(0, 1).reshape(G, K * m, 2)
+        # z + root^-T t, with nodes (K, G, m).
+        each = [z[..., j] + one for j, one in enumerate(_solved(root, some_t))]
+        places = np.stack(each, axis=-1).swapaxes(0, 1).reshape(G, K * m, q)
         value, table, _, of_node = piece.evaluate(places, order % 2)
 
         def by_node(one):
             return one.reshape(G, K, m).swapaxes(0, 1)  # noqa: B023
 
-        share = by_node(value) - 0.5 * (z0 * z0 + z1 * z1) - best
+        share = by_node(value) - 0.5 * sum(one * one for one in each) - best
         share = np.exp(share + log_weights[first : first + step, None, None])
         total += share.sum(axis=0)
         if order == 1:
             for g in range(G):
                 own = piece.of_group(table, g).reshape(K, m, -1)
                 slopes[:, piece.places[g]] += np.einsum("km,kmn->mn", share[:, g], own)
-            g0, g1 = (by_node(piece.sums(table, power)) for power in range(2))
-            for a, one in enumerate((z0 * g0, z0 * g1, z1 * g1)):
-                of_factor[a] += (share * one).sum(axis=0)
+            by_effect = [by_node(one) for one in piece.sums(table)]
+            for a, (i, j) in enumerate(pairs):
+                of_factor[a] += (share * (each[j] * by_effect[i])).sum(axis=0)
             of_node = of_node.reshape(G, K, m, -1)
             of_phi += np.einsum("kgm,gkma->gma", share, of_node)
         elif order == 2:
-            for a, one in enumerate((z0, z1, z0 * z0, z0 * z1, z1 * z1, z0**3, z1**3)):
+            squares = [each[i] * each[j] for i, j in pairs]
+            for a, one in enumerate((*each, *squares, *(one**3 for one in each))):
                 sums[a] += (share * one).sum(axis=0)
-    values[:, some] = (best + np.log(total) - np.log(c0 * c2)).T
+    det = np.prod([root[i * (i + 3) // 2] for i in range(q)], axis=0)
+    values[:, some] = (best + np.log(total) - np.log(det)).T
     if order == 1:
         for g, place in enumerate(piece.places):
             slopes[:, place] /= total[g][:, None]

@@ -7,7 +7,6 @@ one before: whatever the scale is, a few of them see it.
 """
 
 from functools import cache
-from itertools import product
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from skpmd.linear._design import gauss_hermite
 # Of one effect panels tell; of two, and of small ones of rows whose log density is concave, a fifth
 # of the change since the rule before has to be less.
 _RULES, _OF_TWO, TOLERANCE, _SMALL = (3, 5, 7, 11, 17), (27, 43), 1e-3, 1.5
+_OF_FOUR = (3, 5, 7, 11)  # Of more effects than two a rule has the product's number of nodes.
 _PANELS, _EDGES = (5, 7), 2.0 ** np.arange(-6.0, 10.0)  # Nodes on each panel, and where these end.
 _MANY = 64  # Particles that are parted by the size of effects.
 _NEGLIGIBLE = 1e-10  # Nodes of such weights are left out.
@@ -27,27 +27,25 @@ _MAX_VARIATION, _MAX_SEEN, _NUMBERS = 0.05, 16, 1 << 22
 
 
 class _Rules:
-    """Nodes (N, 2) of all rules, and logs of their weights over the density of N(0, I) there."""
+    """Nodes (N, q) of all rules, and logs of their weights over the density of N(0, I) there."""
 
     def __init__(self, n_effects):
-        self.first, nodes, log_weights = [0], [], []
-        for n in _RULES if n_effects == 1 else _RULES + _OF_TWO:
+        nodes, log_weights, axes = [], [], []
+        for n in {2: _RULES + _OF_TWO, 4: _OF_FOUR}.get(n_effects, _RULES):
             one, of_one = gauss_hermite(n)
-            for i, j in product(range(n), range(n if n_effects > 1 else 1)):
-                t = one[i], one[j] if n_effects > 1 else 0.0
-                weight = of_one[i] * (of_one[j] if n_effects > 1 else 1.0)
-                if weight < _NEGLIGIBLE:
-                    continue
-                nodes.append(t)
-                log_weights.append(np.log(weight) + 0.5 * (t[0] ** 2 + t[1] ** 2))
-            self.first.append(len(nodes))
+            grid = np.indices((n,) * n_effects).reshape(n_effects, -1)
+            t, weight = one[grid], of_one[grid].prod(axis=0)
+            is_there = (weight >= _NEGLIGIBLE) | (n_effects > 2)  # Kernels of these see grids.
+            axes.append(one)
+            nodes.append(t[:, is_there].T)
+            log_weights.append((np.log(weight) + 0.5 * (t**2).sum(axis=0))[is_there])
         for n in _PANELS if n_effects == 1 else ():
             t, weight = _panels(n)
-            nodes += list(np.column_stack([t, np.zeros(len(t))]))
-            log_weights += list(np.log(weight / np.sqrt(2.0 * np.pi)))
-            self.first.append(len(nodes))
-        self.first, self.nodes = np.array(self.first), np.array(nodes)
-        self.log_weights, self.n = np.array(log_weights), len(self.first) - 1
+            nodes.append(t[:, None])
+            log_weights.append(np.log(weight / np.sqrt(2.0 * np.pi)))
+        self.first, self.n = np.cumsum([0, *map(len, nodes)]), len(nodes)
+        self.nodes, self.log_weights = np.concatenate(nodes), np.concatenate(log_weights)
+        self.first_of_axis, self.axis = np.cumsum([0, *map(len, axes)]), np.concatenate(axes)
         self.intercepts = np.stack([self.nodes[:, 0], self.log_weights])
         self.n_gaussian = self.n - len(_PANELS) if n_effects == 1 else self.n
 
@@ -67,7 +65,7 @@ def _panels(n):
 def octaves(factor):
     """How often sizes of effects are to be halved until they are no more than twice the median.
 
-    Of factors (m, 3) of the effects' covariances; the larger effects are, the more nodes they need.
+    Of factors (m, e) of the effects' covariances; the larger effects are, the more nodes they need.
     Few particles are not worth more than one choice.
     """
     if len(factor) < _MANY:
@@ -77,7 +75,7 @@ def octaves(factor):
 
 
 def is_small(factor):
-    """Whether intercepts with these factors (m, 3) vary so little that rules settle early."""
+    """Whether intercepts with these factors (m, 1) vary so little that rules settle early."""
     return factor[:, 0].max() < _SMALL
 
 
@@ -90,20 +88,21 @@ def probes(known, some):
 
 
 def chosen_rules(evaluate, n_groups, root, rules, is_easy):
-    """Where searches begin (G, 2), and the rule of each group (G,), by what ``evaluate`` finds.
+    """Where searches begin (G, q), and the rule of each group (G,), by what ``evaluate`` finds.
 
     It takes both, with -1 for a group that has converged, and returns integrals (m, G) and moments.
     Tolerances are over ``root``. Where it ``is_easy`` panels are for what no other rule settles.
     """
     tolerance = TOLERANCE / root
-    start, rule = np.zeros((n_groups, 2)), np.zeros(n_groups, dtype=np.int64)
+    q, rule = rules.nodes.shape[1], np.zeros(n_groups, dtype=np.int64)
+    start = np.zeros((n_groups, q))
     values, moments = evaluate(start, rule)
     has_panels, last, best = rules.n_gaussian < rules.n and not is_easy, values, rule
-    start = np.nan_to_num(moments[0, :, :2])
+    start = np.nan_to_num(moments[0, :, :q])
     if has_panels:
         best = rule + rules.n_gaussian
         last, moments = evaluate(start, best)
-        start = np.nan_to_num(moments[0, :, :2])
+        start = np.nan_to_num(moments[0, :, :q])
         rule = np.where(np.abs(values - last).max(axis=0) < tolerance, -1, 1)
         best = np.where(rule < 0, 0, best)
     else:
@@ -118,8 +117,10 @@ def chosen_rules(evaluate, n_groups, root, rules, is_easy):
             has_converged = change < tolerance
             best = np.where(is_open & has_converged, k, best)
         else:
-            has_converged, best = change < 5.0 * tolerance, np.where(is_open, k, best)
-            start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :2]), start)
+            has_converged = change < 5.0 * tolerance
+            # Of more effects than two the smaller rule of both is used, of fewer nodes by far.
+            best = np.where(is_open, np.where(has_converged & (q > 2), k - 1, k), best)
+            start = np.where(is_open[:, None], np.nan_to_num(moments[0, :, :q]), start)
             last = np.where(is_open, values, last)
         rule = np.where(is_open & ~has_converged, k + 1, -1)
     return start, best

@@ -7,6 +7,7 @@ triangular matrix, so that rows are looked at once.
 
 import numpy as np
 
+from skpmd.linear._correlations import by_sds, factor_of
 from skpmd.linear._group_rows import group_pieces
 from skpmd.linear._groups import GroupedModel
 
@@ -26,8 +27,9 @@ class _Sums:
             y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
-            if groups.slope is not None:
-                Z = np.column_stack([Z, Z[:, 0] * (X[:, groups.column] - groups.centre)])
+            if groups.slopes:
+                x = X[:, groups.columns] - (groups.centre or 0.0)
+                Z = np.column_stack([Z, Z * x])
             parts = [_projected(Z[a:b], scaled[a:b]) for a, b in zip(starts, starts[1:])]  # noqa: B905
             of_y += [one[0][:, 0] for one in parts]
             of_x += [one[0][:, 1:] for one in parts]
@@ -70,7 +72,7 @@ class GroupedNormal(GroupedModel):
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = self.split(coefficients)
-        factor, variance, w = self.factor(sds), phi[:, 0] ** 2, slopes.shape[1]
+        factor, variance, w = factor_of(sds), phi[:, 0] ** 2, slopes.shape[1]
         by_factor, by_variance = np.zeros(factor.shape), np.zeros(len(phi))
         for batch in batches:
             sums = self._sums(batch)
@@ -91,7 +93,7 @@ class GroupedNormal(GroupedModel):
                                   (by_factor[some], by_variance[some]))  # fmt: skip
         if order:
             by_phi = 2.0 * phi * by_variance[:, None]
-            by_all = np.hstack([by_phi, self._by_sds(sds, by_factor)])
+            by_all = np.hstack([by_phi, by_sds(sds, by_factor)])
             gradient[:, w:] += self.family.dispersions.pull_back(
                 coefficients[:, w:], np.hstack([phi, sds]), by_all
             )
@@ -106,27 +108,22 @@ class GroupedNormal(GroupedModel):
         step, (slopes, phi, sds) = max(1, _TABLE // sums.of_y[own].size), known
         for i in range(0, len(slopes), step):
             some = slice(i, i + step)
-            yield some, self._moments(sums, own, (slopes[some], phi[some], self.factor(sds[some])))
+            yield some, self._moments(sums, own, (slopes[some], phi[some], factor_of(sds[some])))
 
     def _moments(self, sums, own, known):
-        """Averages (m, G, 7) over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), H = R L."""
+        """Averages over effects of some groups, N((s^2 I + H'H)^-1 H'c, ...), with H = R L."""
         slopes, phi, factor = known
         of_y, of_x = sums.of_y[own], sums.of_x[own]
         c, half = _between(slopes, of_y, of_x), sums.triangle[own] @ _lower(factor, of_y.shape[1])
         variance, q = phi[:, :1] ** 2, of_y.shape[1]
         A = half.swapaxes(-1, -2) @ half + variance[..., None, None] * np.eye(q)
-        inverse, _ = _inverse(A, variance, half)
+        inverse, _ = _inverse(A, variance, half.swapaxes(-1, -2))
         mean = np.einsum("mgab,mgcb,mgc->mga", inverse, half, c)
         cov = inverse * variance[..., None, None]
-        out = np.zeros((*c.shape[:2], 7))
-        out[..., 4] = 1.0  # Of the second effect, where there is none.
-        for j, place in enumerate((2, 4)[:q]):
-            z, var = mean[..., j], cov[..., j, j]
-            out[..., j], out[..., place] = z, z * z + var
-            out[..., 5 + j] = z * (z * z + 3.0 * var)
-        if q > 1:
-            out[..., 3] = mean[..., 0] * mean[..., 1] + cov[..., 0, 1]
-        return out
+        pairs = zip(*np.tril_indices(q), strict=True)
+        squares = [mean[..., i] * mean[..., j] + cov[..., i, j] for i, j in pairs]
+        cubes = mean * (mean * mean + 3.0 * np.diagonal(cov, axis1=-2, axis2=-1))
+        return np.concatenate([mean, np.stack(squares, axis=-1), cubes], axis=-1)
 
     def _add_between(self, sums, known, order, total, gradient, by):
         """Add log N(c; 0, A) of all groups, with c = Q'(y - X b) and A = sigma^2 I + R L L' R'."""
@@ -143,10 +140,7 @@ class GroupedNormal(GroupedModel):
         of_a = 0.5 * (h[..., :, None] * h[..., None, :] - inverse)
         by[1][:] += np.einsum("mgaa->m", of_a)
         of_lower = 2.0 * (sums.triangle.swapaxes(1, 2) @ (of_a @ half)).sum(axis=1)
-        by[0][:, 0] += of_lower[:, 0, 0]
-        if q > 1:
-            by[0][:, 1] += of_lower[:, 1, 0]
-            by[0][:, 2] += of_lower[:, 1, 1]
+        by[0][:] += of_lower[:, *np.tril_indices(q)]
 
 
 def _between(slopes, of_y, of_x):
@@ -158,17 +152,29 @@ def _between(slopes, of_y, of_x):
 def _lower(factor, q):
     """Lower triangles (m, 1, q, q) of the effects' covariances."""
     out = np.zeros((len(factor), 1, q, q))
-    out[:, 0, 0, 0] = factor[:, 0]
-    if q > 1:
-        out[:, 0, 1, 0], out[:, 0, 1, 1] = factor[:, 1], factor[:, 2]
+    out[:, 0, *np.tril_indices(q)] = factor
     return out
 
 
 def _inverse(A, variance, half):
-    """Inverses and determinants of matrices A = H H' + variance I (..., q, q), q = 1 or 2."""
-    if A.shape[-1] == 1:
+    """Inverses and determinants of matrices A = H H' + variance I (..., q, q)."""
+    q = A.shape[-1]
+    if q == 1:
         return 1.0 / A, A[..., 0, 0]
-    # A sum of what is not negative: of a small variance nothing is left of a difference.
+    # Of a small variance nothing is left of a difference: by Gram and Schmidt of (H', sigma I).
+    if q > 2:
+        sigma, det = np.sqrt(variance)[..., None, None], 1.0
+        of_noise = np.broadcast_to(sigma * np.eye(q), A.shape)
+        root = np.concatenate([half.swapaxes(-1, -2), of_noise], axis=-2)
+        root = np.ascontiguousarray(np.moveaxis(root, (-2, -1), (0, 1)))
+        for j in range(q):
+            for k in range(j):
+                root[:, j] -= (root[:, k] * root[:, j]).sum(axis=0) * root[:, k]
+            square = (root[:, j] ** 2).sum(axis=0)
+            det, root[:, j] = det * square, root[:, j] / np.sqrt(square)
+        lower = np.moveaxis(root[q:], (0, 1), (-2, -1)) / sigma
+        return lower @ lower.swapaxes(-1, -2), det
+    # A sum of what is not negative.
     det = half[..., 0, 0] * half[..., 1, 1] - half[..., 0, 1] * half[..., 1, 0]
     det = variance * (variance + (half * half).sum(axis=(-1, -2))) + det**2
     inverse = np.empty(A.shape)

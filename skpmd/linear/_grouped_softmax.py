@@ -16,8 +16,7 @@ from scipy.sparse import issparse
 from skpmd.linear._design import gauss_hermite, normal_nodes
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
 from skpmd.linear._family import Family
-from skpmd.linear._group_effects import MOMENTS, EffectsOfGroups, RowEffects, strata
-from skpmd.linear._group_rows import SOME_ROWS, group_pieces
+from skpmd.linear._group_effects import RowEffects
 from skpmd.linear._group_rules import octaves
 from skpmd.linear._groups import GroupedModel
 from skpmd.linear._multinomial import SoftmaxModel
@@ -41,6 +40,10 @@ class Softmax(Family):
 
     name, links, kind = "softmax", ("logit",), "class"
 
+    def __init__(self):
+        super().__init__()
+        self.link = "softmax"  # Which is none of one predictor.
+
 
 class ClassGroups(NamedTuple):
     """A grouping factor with effects for each class but the first; methods are of `Groups`."""
@@ -54,7 +57,7 @@ class ClassGroups(NamedTuple):
 
     @property
     def factors(self):
-        """This one, in a list."""
+        """See `Groups`: there is one."""
         return [self]
 
     @property
@@ -146,10 +149,14 @@ class GroupedSoftmax(GroupedModel):
 
     @staticmethod
     def factor(sds):
-        """Effects are independent: their sds say all of their covariance."""
-        return sds
+        """Lower triangles (m, e) of factors of covariances: effects are independent."""
+        q = sds.shape[1]
+        out = np.zeros((len(sds), q * (q + 1) // 2))
+        out[:, np.cumsum(np.arange(1, q + 1)) - 1] = sds
+        return out
 
-    def _by_sds(self, sds, by_factor):
+    @staticmethod
+    def _by_sds(sds, by_factor):
         return by_factor
 
     def _of_piece(self, known, batch, order, piece):
@@ -242,52 +249,18 @@ class GroupedSoftmax(GroupedModel):
         own._rule = _OF_SEARCHES
         return own
 
+    @property
+    def rough_gradient(self):
+        """Gradients (m, d) by few nodes; see `GroupedModel`."""
+        own = self._searching()
+        return lambda *given: own.log_joint_gradient(*given)[1]
+
     def _without_groups(self):
         """The model without effects, and how many coordinates it has less."""
         prior = MarginalPrior(self.prior, self.n_coordinates - self.n_classes + 1)
         return SoftmaxModel(
             prior, self.fit_intercept, self.n_classes, self.shift
         ), self.n_classes - 1
-
-    def group_effects(self, batches, coefficients, chosen, rng):
-        """`EffectsOfGroups` given these particles (m, d), whose places are ``chosen``.
-
-        Given a particle an effect has the mean, sd and skewness of its integral, and is correlated
-        with others as there.
-        """
-        known, groups = self.split(coefficients), self.family.groups
-        sds, (G, q), M = known[2], (len(groups.labels), groups.n_effects), len(coefficients)
-        mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
-        draws, (low, other) = np.empty((G + 1, q, M), dtype=np.float32), np.tril_indices(q)
-        draws[G], is_known[G] = sds.T * strata(M, rng, 1, q)[:, 0], True
-        for batch in batches:
-            for rows, starts in group_pieces(batch, max(1, MOMENTS // (M * q)), SOME_ROWS):
-                codes = batch.group[rows][starts[:-1]]
-                parts = self.integrals(known, batch, rows, starts, 2)
-                moments = np.concatenate([part[-1] for part in parts])[:, codes >= 0]
-                codes = codes[codes >= 0]  # Rows without a group are in none of them.
-                z, cov = moments[..., :q], np.empty((*moments.shape[:2], q, q))
-                cov[..., low, other] = cov[..., other, low] = moments[..., q:-q]
-                second = np.diagonal(cov, axis1=2, axis2=3)
-                mean[codes] = (z * sds[:, None]).mean(axis=0)
-                square[codes] = (second * sds[:, None] ** 2).mean(axis=0)
-                sd = np.sqrt(np.maximum(second - z**2, 1e-30))
-                skew = (moments[..., -q:] - 3.0 * z * second + 2.0 * z**3) / sd**3
-                skew = np.clip(skew, -1.0, 1.0) / 6.0
-                cov = (cov - z[..., None] * z[..., None, :]) / (sd[..., None] * sd[..., None, :])
-                # Of so few nodes a correlation may be no such number.
-                values, vectors = np.linalg.eigh(cov)
-                root = vectors * np.sqrt(np.maximum(values, 1e-6))[..., None, :]
-                t = np.einsum("mgij,jgm->mgi", root, strata(M, rng, len(codes), q))
-                t = (t + skew * (t * t - 1.0)) / np.sqrt(1.0 + 2.0 * skew**2)
-                draws[codes] = (sds[:, None] * (z + sd * t)).transpose(1, 2, 0)
-                is_known[codes] = True
-        own = is_known[:G]
-        std = np.sqrt(np.maximum(square - mean**2, 0.0))
-        return EffectsOfGroups(
-            groups.labels[own], groups.names, mean[own], std[own], draws[is_known], sds, chosen,
-            groups.factor, self.family.name,
-        )  # fmt: skip
 
 
 class ClassEffects(RowEffects):
@@ -296,6 +269,3 @@ class ClassEffects(RowEffects):
     def add(self, table, rows):
         """Add those of some rows to logits (K, m, r)."""
         table[1:] += self._tables[0][self._places[0][rows]].transpose(1, 2, 0)
-
-    def _of_new(self, sds, n, rng):
-        return rng.standard_normal((n, sds.shape[1], len(sds))) * sds.T

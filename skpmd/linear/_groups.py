@@ -1,10 +1,10 @@
 """Effects of groups: a factor's intercepts and slopes are integrated out of each group's rows.
 
 Given coefficients, dispersions and the effects' covariance, groups are independent, so that the log
-likelihood is a sum over groups of logs of integrals of one dimension, or of two with a slope. They
-are found by adaptive Gauss-Hermite quadrature (Liu and Pierce 1994; Pinheiro and Bates 1995), and
-derivatives by Fisher's identity, as averages over the effects given the rows. Standard deviations
-and a correlation are further coordinates like dispersions.
+likelihood is a sum over groups of logs of integrals of one dimension, and of one more for each
+slope. They are found by adaptive Gauss-Hermite quadrature (Liu and Pierce 1994; Pinheiro and Bates
+1995), and derivatives by Fisher's identity, as averages over the effects given the rows. Standard
+deviations and correlations are further coordinates like dispersions.
 """
 
 import copy
@@ -16,16 +16,18 @@ from scipy.sparse import issparse
 
 from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
-from skpmd.linear._dispersion import Correlation, Dispersions, HalfStudentT
+from skpmd.linear._correlations import Correlations, by_sds, factor_of, root_of_correlations
+from skpmd.linear._dispersion import Dispersions, HalfStudentT, Joined
 from skpmd.linear._glm import MIN_CURVATURE, GeneralisedLinearModel, definite
 from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
+from skpmd.linear._group_products import integrate_products
 from skpmd.linear._group_quadrature import integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import MarginalPrior, precision_matrix
 
 # Rules of searches for modes, where log densities are concave, and of the inside of trajectories.
-_OF_SEARCHES, _OF_TRAJECTORIES = 3, 1
+_OF_SEARCHES, _OF_TRAJECTORIES = (3, 3, 1, 1), (1, 1, 0, 0)  # By the number of effects.
 _CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
@@ -36,10 +38,10 @@ class Groups(NamedTuple):
 
     factor: str  # Its name.
     labels: np.ndarray  # (G,): Of the groups, whose codes are places here.
-    slope: str | None  # Name of the column on which each group has a slope of its own.
-    column: int  # Its place among those that have coefficients; -1 where there is none.
+    slopes: tuple[str, ...]  # Names of columns on which each group has a slope of its own.
+    columns: tuple[int, ...]  # Their places among those that have coefficients.
     prior_scale: float
-    centre: float = 0.0  # Where intercepts are, of a column that is taken as it is.
+    centre: tuple[float, ...] = ()  # Where intercepts are, of columns that are taken as they are.
 
     others = ()  # Further factors.
 
@@ -51,72 +53,54 @@ class Groups(NamedTuple):
     @property
     def n_effects(self):
         """Effects of each group."""
-        return 1 if self.slope is None else 2
+        return 1 + len(self.slopes)
+
+    @property
+    def names_of_effects(self):
+        """What effects are of: the factor, and it with the column of each slope."""
+        return [self.factor, *(f"{self.factor}:{slope}" for slope in self.slopes)]
 
     @property
     def names(self):
         """Names of these effects."""
-        return ("intercept",) if self.slope is None else ("intercept", self.slope)
+        return ("intercept", *self.slopes)
 
     @property
     def dispersions(self):
-        """`Dispersions` of the effects: sds, and the correlation of two."""
-        law, name = HalfStudentT(self.prior_scale), self.factor
-        if self.slope is None:
-            return Dispersions((f"sd[{name}]",), (law,))
-        names = f"sd[{name}]", f"sd[{name}:{self.slope}]", f"cor[{name}:{self.slope}]"
-        return Dispersions(names, (law, law, Correlation()))
+        """`Dispersions` of the effects: sds, and correlations of two, row by row."""
+        law, q = HalfStudentT(self.prior_scale), self.n_effects
+        names = self.names_of_effects
+        sds = Dispersions(tuple(f"sd[{name}]" for name in names), (law,) * q)
+        if q == 1:
+            return sds
+        pairs = (f"{names[j]}:{self.slopes[i - 1]}" for i in range(q) for j in range(i))
+        return Joined(sds, Correlations(tuple(f"cor[{pair}]" for pair in pairs), q))
 
     def units(self, unit, scale):
         """What they are per, (k,), where y is in a unit and columns are in units of ``scale``."""
-        if self.slope is None:
-            return np.array([unit])
-        return np.array([unit, unit / scale[self.column], 1.0])
+        q = self.n_effects
+        sds = [unit, *(unit / scale[column] for column in self.columns)]
+        return np.array(sds + [1.0] * (q * (q - 1) // 2))
 
     def are_within(self, phi):
         """Whether dispersions (m, k) are some that there can be, (m,)."""
-        return (phi[:, :2] > 0.0).all(axis=1) & (np.abs(phi[:, 2:]) < 1.0).all(axis=1)
+        sds, cors = np.split(phi, [self.n_effects], axis=1)
+        length = (root_of_correlations(cors, self.n_effects) ** 2).sum(axis=2)  # One of a matrix.
+        is_matrix = (np.abs(cors) < 1.0).all(axis=1) & (length < 1.0 + 1e-9).all(axis=1)
+        return (sds > 0.0).all(axis=1) & is_matrix
 
     @property
     def described(self):
         """What they are of, for people."""
-        words = "of the predictor", "of the predictor, per unit of the column", ""
-        return words[: len(self.dispersions.names)]
+        q = self.n_effects
+        of_slopes = ["of the predictor, per unit of the column"] * (q - 1)
+        return ("of the predictor", *of_slopes, *[""] * (q * (q - 1) // 2))
 
     def priors(self, unit, scale):
         """Priors in words, (k,); for the arguments see `units`."""
-        laws = self.dispersions.laws
-        return [law.described(one) for law, one in zip(laws, self.units(unit, scale), strict=True)]
-
-
-class Joined:
-    """Dispersions of a family and those of groups, in this order; methods are `Dispersions`'s."""
-
-    def __init__(self, own, groups):
-        self.parts, self.n_own = (own, groups), len(own.names)
-        self.names = (*own.names, *groups.names)
-
-    def natural(self, u):
-        """Dispersions (m, k) of coordinates (m, k)."""
-        return np.concatenate([one.natural(some) for one, some in self._cut(u)], axis=-1)
-
-    def standard(self, phi):
-        """The inverse of `natural`."""
-        return np.concatenate([one.standard(some) for one, some in self._cut(phi)], axis=-1)
-
-    def pull_back(self, u, phi, by_phi):
-        """Derivatives by coordinates, of derivatives by dispersions."""
-        some = zip(*(self._cut(table) for table in (u, phi, by_phi)), strict=True)
-        parts = [own[0][0].pull_back(*(table for _, table in own)) for own in some]
-        return np.concatenate(parts, axis=-1)
-
-    def log_jacobian(self, u):
-        """Log determinant of the derivative of dispersions by coordinates, (m,)."""
-        return sum(one.log_jacobian(some) for one, some in self._cut(u))
-
-    def _cut(self, table):
-        n = self.n_own
-        return list(zip(self.parts, (table[..., :n], table[..., n:]), strict=True))
+        law, units = HalfStudentT(self.prior_scale), self.units(unit, scale)
+        q = self.n_effects
+        return [law.described(one) for one in units[:q]] + ["LKJ(1)"] * len(units[q:])
 
 
 def grouped(family, groups):
@@ -133,6 +117,16 @@ def with_labels(response, labels):
     return response._replace(family=family)
 
 
+def slope_columns(model, groups, X):
+    """What slopes of a factor are multiplied by, (n, q - 1), of rows in the model's units."""
+    if not groups.slopes:
+        return np.empty((X.shape[0], 0))
+    places, shift = list(groups.columns), model.shift_of(X)
+    x = X[:, places]
+    x = (x.toarray() if issparse(x) else x).astype(np.float64) - (groups.centre or 0.0)
+    return x if shift is None else x - shift[places]
+
+
 class GroupedModel(GeneralisedLinearModel):
     """A family's likelihood in which effects of groups are integrated out.
 
@@ -143,6 +137,8 @@ class GroupedModel(GeneralisedLinearModel):
     least_curvature = MIN_CURVATURE  # See `definite`.
     # The rule of all groups, where none is looked for, and whether the one after it is meant.
     _rule, _is_next = None, False
+    # Of the effects' covariances, by their sds and correlations.
+    factor, _by_sds = staticmethod(factor_of), staticmethod(by_sds)
 
     def log_likelihood(self, theta, batch):
         """Sum over the groups of logs of integrals; see `Model`."""
@@ -151,25 +147,8 @@ class GroupedModel(GeneralisedLinearModel):
         # Nodes that are chosen where particles are see nothing of sds of 1e5: such are impossible.
         return np.where(total < np.inf, total, -np.inf)
 
-    @staticmethod
-    def factor(sds):
-        """Lower triangular factors (m, 3) of effects' covariances, of their sds and correlation."""
-        out = np.zeros((len(sds), 3))
-        out[:, 0] = sds[:, 0]
-        if sds.shape[1] > 1:
-            out[:, 1], out[:, 2] = sds[:, 1] * sds[:, 2], sds[:, 1] * _sine(sds[:, 2])
-        return out
-
-    def _by_sds(self, sds, by_factor):
-        """Derivatives by sds and correlation, of those by factors."""
-        if sds.shape[1] == 1:
-            return by_factor[:, :1]
-        (_, sd, cosine), sine = sds.T, _sine(sds[:, 2])
-        one, other, last = by_factor.T
-        return np.stack([one, cosine * other + sine * last, sd * (other - cosine / sine * last)], 1)
-
     def split(self, coefficients):
-        """Coefficients (m, w), dispersions (m, k) and factors (m, 3)."""
+        """Coefficients (m, w), dispersions (m, k), and sds and correlations of effects (m, e)."""
         k = len(self.family.dispersions.names)
         width = coefficients.shape[1] - k
         phi = self.family.dispersions.natural(coefficients[:, width:])
@@ -178,7 +157,7 @@ class GroupedModel(GeneralisedLinearModel):
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = known = self.split(coefficients)
-        width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), 0.0 * self.factor(sds)
+        width, by_phi, by_factor = slopes.shape[1], np.zeros(phi.shape), np.zeros(sds.shape)
         for batch in batches:
             times = 1.0 if batch.times is None else batch.times[0]
             for value, more in self._of_pieces(known, batch, order):
@@ -216,7 +195,7 @@ class GroupedModel(GeneralisedLinearModel):
         X, shift = batch.X[rows], self.shift_of(batch.X)
         value, more = np.zeros(len(slopes)), None
         if order:
-            more = np.zeros(slopes.shape), np.zeros((len(phi), 3)), np.zeros(phi.shape)
+            more = np.zeros(slopes.shape), np.zeros(sds.shape), np.zeros(phi.shape)
         for some, values, table, *others in self.integrals(known, batch, rows, starts, order):
             value[some] = values.sum(axis=1)
             if not order:
@@ -236,20 +215,20 @@ class GroupedModel(GeneralisedLinearModel):
         See `integrate_groups`; the rule of each group, and where searches begin, are found at the
         particles' median and where effects vary most, and apart for those of twice the size.
         """
-        groups, kinds, x = self.family.groups, known.kinds, None
+        groups, kinds = self.family.groups, known.kinds
+        q, x = groups.n_effects, np.empty((starts[-1], 0))
         columns, known = self._columns(batch, rows), known.with_factors
         slopes = known[0]
-        if groups.slope is not None:
-            x = batch.X[rows][:, [groups.column]]
-            x = (x.toarray() if issparse(x) else x)[:, 0].astype(np.float64) - groups.centre
-            if self.shift_of(batch.X) is not None:
-                x = x - self.shift[groups.column]
-        is_fast = groups.slope is None and self._is_fast(columns)
+        if groups.slopes:
+            x = slope_columns(self, groups, batch.X[rows])
+        is_fast = self._is_fast(columns)
+        integrate = integrate_products if q > 2 and is_fast else integrate_groups
+        is_fast = is_fast and q == 1
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
             fast = Intercepts(self, kinds, batch, rows, starts)
             is_fast = fast.are_moderate
-        rules, n_groups = rules_of(groups.n_effects), len(starts) - 1
+        rules, n_groups = rules_of(q), len(starts) - 1
         block = fast.block(order) if is_fast else max(FEWEST, TABLE // starts[-1])
 
         def call(own, start, rule, order):
@@ -258,7 +237,7 @@ class GroupedModel(GeneralisedLinearModel):
             slopes, phi, factor = own
             table = self._predictors(slopes, batch, rows)
             of_rows, own = (*columns, starts, x), (table, phi, factor)
-            return integrate_groups(self.family, of_rows, own, start, rule, rules, order)
+            return integrate(self.family, of_rows, own, start, rule, rules, order)
 
         def chosen(own):
             n = np.sqrt(n_groups * len(batch.group) / starts[-1])
@@ -269,7 +248,7 @@ class GroupedModel(GeneralisedLinearModel):
 
             if self._rule is not None:
                 rule = np.full(n_groups, self._rule)
-                return np.nan_to_num(evaluate(np.zeros((n_groups, 2)), rule)[1][0, :, :2]), rule
+                return np.nan_to_num(evaluate(np.zeros((n_groups, q)), rule)[1][0, :, :q]), rule
             return chosen_rules(evaluate, n_groups, n, rules, is_fast and is_small(own[-1]))
 
         level, few = kinds
@@ -357,7 +336,8 @@ class GroupedModel(GeneralisedLinearModel):
             return self
         own, is_easy = copy.copy(self), self.family.name in _CONCAVE
         is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
-        own._rule = _OF_SEARCHES if is_easy else rules_of(1).n_gaussian
+        q = self.family.groups.n_effects
+        own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1).n_gaussian
         return own
 
     @property
@@ -366,7 +346,7 @@ class GroupedModel(GeneralisedLinearModel):
         if self.family.groups.n_effects == 1 or self.family.is_conjugate:
             return None
         own = copy.copy(self)
-        own._rule = _OF_TRAJECTORIES
+        own._rule = _OF_TRAJECTORIES[self.family.groups.n_effects - 1]
         return lambda *given: own.log_joint_gradient(*given)[1]
 
     def _without_groups(self):
@@ -418,12 +398,12 @@ class GroupedModel(GeneralisedLinearModel):
 
 
 class _Particles(tuple):
-    """Coefficients (m, w), dispersions (m, k) and sds and correlation of effects (m, e)."""
+    """Coefficients (m, w), dispersions (m, k) and sds and correlations of effects (m, e)."""
 
     @cached_property
     def with_factors(self):
-        """The same with factors (m, 3) of the effects' covariances."""
-        return *self[:2], GroupedModel.factor(self[2])
+        """The same with factors (m, e) of the effects' covariances."""
+        return *self[:2], factor_of(self[2])
 
     @cached_property
     def kinds(self):
@@ -432,10 +412,6 @@ class _Particles(tuple):
         level = octaves(known[2])
         few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
         return level, few
-
-
-def _sine(cosine):
-    return np.sqrt(np.maximum(1.0 - cosine**2, 1e-15))
 
 
 def _sd(cov):

@@ -50,8 +50,8 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         effect on the linear predictor, normal about zero, as in `BayesianGLMRegressorPMD`: a
         positive one makes higher classes more probable.
     slopes : dict of str or int to list of one str or int, default=None
-        Column with a coefficient that is different in each group, such as
-        ``{"school": ["hours"]}``.
+        Columns, three at most, with coefficients that are different in each group, such as
+        ``{"school": ["hours", "age"]}``.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).

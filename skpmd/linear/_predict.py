@@ -51,7 +51,7 @@ class ClassPredictions(OrderedPredictions):
     def _effects_of(self, X, codes):
         if codes is None or self._are_ordered or self._at_population:
             return super()._effects_of(X, codes)
-        return ClassEffects((self._state.effects,), codes[None], None)
+        return ClassEffects((self._state.effects,), codes[None], [None])
 
     def _parts(self, theta):
         p = self._n_slopes

@@ -81,6 +81,10 @@ class Classes(NamedTuple):
             found |= {name: Variable(np.array(j)) for j, name in names}
         return found, coords
 
+    def units(self, scale):
+        """What dispersions are per, (k,): logits have no unit."""
+        return np.ones(self.n_dispersions)
+
     def described(self, scale):
         """The priors of dispersions, in words."""
         return [] if self.family is None else self.family.groups.priors(1.0, scale)
@@ -201,7 +205,7 @@ class Distribution(NamedTuple):
         kind = NormalModel if self.family.is_conjugate else GeneralisedLinearModel
         groups, is_normal = self.family.groups, self.family.is_conjugate
         if groups is not None and groups.others:
-            kind = CrossedNormal if is_normal else CrossedModel
+            kind = CrossedModel if groups.has_levels else CrossedNormal
         elif groups is not None:
             kind = GroupedNormal if is_normal else GroupedModel
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)

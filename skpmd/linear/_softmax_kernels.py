@@ -13,7 +13,8 @@ from numba import njit
 from skpmd.linear._group_kernels import _exponential
 
 _KERNEL = {
-    "cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"},
+    "cache": True, "nogil": True, "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz"},
 }  # fmt: skip
 # Of searches for modes, and their last step but one in sds: without derivatives, and with such, for
 # second ones are differences of what nodes around a mode make.

@@ -26,6 +26,7 @@ MEASURED = re.compile(
     r"(?<![\w./])(?:\d[\d,]*)?\.\d+"
     r"|(?<![\w.])\d[\d,]*(?= (?:%|times|s|ms|[MG]B|CPU|seconds?|minutes?|hours?)\b|\s%)|× \d+"
 )
+MOST_WORDS = 700  # Of the README, code included: two screens.
 GENERATED = ("auto_examples", "benchmarks", "generated")
 
 
@@ -97,3 +98,8 @@ def test_no_figure_is_without_a_study(page):
         text = re.sub(r"``[^`]*``", "", text)  # what a reader types is no measurement
     left = [text[max(0, m.start() - 60) : m.end() + 30] for m in pattern.finditer(text)]
     assert not left, "\n".join(left)
+
+
+def test_the_readme_is_read_in_two_minutes():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= MOST_WORDS

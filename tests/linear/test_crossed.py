@@ -26,7 +26,7 @@ def case(name, n=60, seed=1):
     codes = np.column_stack([rng.integers(0, size, n) for size in SIZES])
     codes[:9, 0], codes[:5, 1] = np.arange(9), np.arange(5)
     codes = codes[np.argsort(codes[:, 0], kind="stable")]
-    own, other = (Groups(f, np.arange(k), None, -1, 2.5) for f, k in zip("gh", SIZES, strict=True))
+    own, other = (Groups(f, np.arange(k), (), (), 2.5) for f, k in zip("gh", SIZES, strict=True))
     factors = Factors(own, (other,), (0, 1), name != "normal")
     family = grouped(FAMILIES[name](), factors)
     d = 3 + len(family.dispersions.names)
@@ -295,11 +295,11 @@ def test_what_several_factors_do_not_have_is_refused():
     missing = X.copy()
     missing[7, 2] = np.nan
     for change, rows, words in (
-        ({"slopes": {1: [0]}}, X, "slopes=.* are for one factor"),
+        ({"slopes": {3: [0]}}, X, "slopes=.* are of 3, and groups"),
         ({"groups": [1, 1]}, X, "same column"),
         ({"groups": []}, X, "one to 4"),
         ({}, missing, "groups=2 has no label in row 7"),
-        ({}, many, "299 levels in all, and at most 200"),
+        ({}, many, "299 effects of levels in all, and at most 200"),
     ):
         with pytest.raises(ValueError, match=words):
             clone(model).set_params(**change).fit(rows, (np.arange(len(rows)) % 2).astype(float))

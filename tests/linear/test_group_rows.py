@@ -48,7 +48,7 @@ def test_parameters_that_are_set_later_leave_the_fit_as_it_is(fitted):
         ({"groups": [1], "slopes": {1: [7]}}, "names 7, which is no column with a coefficient"),
         ({"groups": [1], "slopes": {1: [1]}}, "names 1, which is no column with a coefficient"),
         ({"groups": [1], "slopes": {0: [0]}}, r"are of 0, and groups=\[1\]: name the same column"),
-        ({"groups": [1], "slopes": {1: "x"}}, r"slopes\[1\] must be a list with one column"),
+        ({"groups": [1], "slopes": {1: "x"}}, r"slopes\[1\] must be a list with one to 3 columns"),
     ],
 )
 def test_errors_name_the_parameter_and_what_to_do(fitted, given, message):
@@ -100,10 +100,10 @@ def test_the_scale_by_the_evidence_has_more_of_it_than_others():
 @pytest.mark.parametrize(
     ("name", "slope"),
     [
-        ("poisson", False),
-        ("binomial", False),
-        pytest.param("normal", True, marks=pytest.mark.slow),
-        pytest.param("gamma", True, marks=pytest.mark.slow),
+        ("poisson", 0),
+        ("binomial", 0),
+        pytest.param("normal", 1, marks=pytest.mark.slow),
+        pytest.param("gamma", 1, marks=pytest.mark.slow),
     ],
 )
 def test_densities_of_rows_left_out_are_those_of_a_dense_rule(name, slope):

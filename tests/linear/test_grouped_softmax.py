@@ -278,5 +278,5 @@ def test_horseshoe(fitted):
 def test_errors(fitted, given):
     _, X, y = fitted
     model = BayesianLogisticRegressionPMD(**{"groups": ["school"], **given})
-    with pytest.raises(ValueError, match="y has 3 classes: there are intercepts of one factor"):
+    with pytest.raises(ValueError, match="y has 3 classes, of which groups have intercepts"):
         model.fit(X.assign(z=np.arange(len(X)) % 3), y)

@@ -14,6 +14,7 @@ import skpmd
 from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.linear import _group_rules, _groups
+from skpmd.linear._correlations import factor_of
 from skpmd.linear._families import FAMILIES, Cumulative
 from skpmd.linear._group_rows import codes_of
 from skpmd.linear._grouped_normal import GroupedNormal, _inverse
@@ -43,45 +44,50 @@ def y_of(name, n, rng):
     return draws[name].astype(float)
 
 
-def case(name, link="auto", slope=False, n=17, seed=0):
-    """A model of six groups, the last of which has one row, a batch, and two points."""
+def case(name, link="auto", slope=0, n=17, seed=0):
+    """A model of six groups, the last of which has one row, a batch, and two points.
+
+    Each group has so many slopes, of columns of three or more.
+    """
     rng = np.random.default_rng(seed)
     group = np.sort(np.append(rng.integers(0, 5, n - 1), 5))
     own = Cumulative(4) if name == "cumulative" else FAMILIES[name](link)
-    groups = Groups("g", np.arange(6), "x" if slope else None, 0 if slope else -1, 2.5)
+    groups = Groups("g", np.arange(6), tuple("xvw"[:slope]), tuple(range(slope)), 2.5)
     family = grouped(own, groups)
-    d = 2 + (name != "cumulative") + len(family.dispersions.names)
+    p = max(2, slope)
+    d = p + (name != "cumulative") + len(family.dispersions.names)
     kind = GroupedNormal if family.is_conjugate else GroupedModel
     model = kind(NormalPrior(np.ones(d)), name != "cumulative", family, 0.1, 0.0)
     weight = rng.integers(1, 3, n).astype(float)
-    batch = Batch(rng.normal(size=(n, 2)), y_of(name, n, rng), weight, group=group)
+    batch = Batch(rng.normal(size=(n, p)), y_of(name, n, rng), weight, group=group)
     return model, batch, 0.7 * rng.normal(size=(2, d))
 
 
 def dense(model, batch, theta):
     """Log-likelihood by the trapezoidal rule over each group's effects, and by no quadrature."""
     slopes, phi, sds = model.split(theta[None])
-    level, both, slope = model.factor(sds)[0]
-    has_slope = model.family.groups.slope is not None
-    t = np.linspace(-7.0, 7.0, 281 if has_slope else 2001)
-    z0, z1 = (one.ravel() for one in np.meshgrid(t, t if has_slope else [0.0], indexing="ij"))
+    q = model.family.groups.n_effects
+    lower = np.zeros((q, q))
+    lower[np.tril_indices(q)] = model.factor(sds)[0]
+    t = np.linspace(*[(-7.0, 7.0, 2001), (-7.0, 7.0, 281), (-5.5, 5.5, 45), (-5.0, 5.0, 31)][q - 1])
+    z = np.stack([one.ravel() for one in np.meshgrid(*[t] * q, indexing="ij")], axis=1)
     columns = model._columns(batch, slice(None))
     table, total = model._predictors(slopes, batch, slice(None))[0], 0.0
     for g in np.unique(batch.group):
         rows = batch.group == g
-        x = batch.X[rows, 0] if has_slope else np.zeros(rows.sum())
-        eta = table[rows] + (level * z0)[:, None] + np.outer(both * z0 + slope * z1, x)
-        value, phis = -0.5 * (z0**2 + z1**2), np.repeat(phi, len(z0), axis=0)
+        x = np.column_stack([np.ones(rows.sum()), batch.X[rows, : q - 1]])
+        eta = table[rows] + z @ (lower.T @ x.T)
+        value, phis = -0.5 * (z**2).sum(axis=1), np.repeat(phi, len(z), axis=0)
         of_row = [one[rows] for one in columns]
         model.family.kernel(
             eta, *of_row, phis, model.family.code, value, np.zeros(phis.shape), np.empty((0, 0)), 0
         )
         width = np.log((t[1] - t[0]) / np.sqrt(2.0 * np.pi))
-        total += np.logaddexp.reduce(value) + width * (1 + has_slope)
+        total += np.logaddexp.reduce(value) + width * q
     return total + model.family.rest(phi, *columns)[0]
 
 
-@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.parametrize("slope", [0, 1])
 @pytest.mark.parametrize(("name", "link"), CASES)
 def test_integrals_are_those_of_a_dense_rule(name, link, slope):
     model, batch, theta = case(name, link, slope)
@@ -142,7 +148,7 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
     few = _group_rules._Rules(1)
     for module in (_groups, _group_rules):
         monkeypatch.setattr(module, "rules_of", lambda n: few)
-    monkeypatch.setattr(_groups, "_OF_SEARCHES", 1)
+    monkeypatch.setattr(_groups, "_OF_SEARCHES", (1,))
     model = BayesianGLMRegressorPMD("binomial", groups=[1], random_state=0)
     with pytest.warns(
         ConvergenceWarning, match="of 60 groups have not converged under the largest rule"
@@ -153,19 +159,17 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
 
 def test_gradients_of_trajectories_are_rough():
     """Chains walk by these, and are accepted by values: they have to be near, and cost less."""
-    model, batch, theta = case("binomial", slope=True, seed=1)
+    model, batch, theta = case("binomial", slope=1, seed=1)
     rough, exact = (
         find(0.5 * theta, [batch]) for find in (model.rough_gradient, model.log_joint_gradient)
     )
     np.testing.assert_allclose(rough, exact[1], atol=0.1)
     assert (rough != exact[1]).any()
-    assert (
-        case("binomial")[0].rough_gradient is None is case("normal", slope=True)[0].rough_gradient
-    )
+    assert case("binomial")[0].rough_gradient is None is case("normal", slope=1)[0].rough_gradient
 
 
-@pytest.mark.slow_for("binomial-auto-True")
-@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.slow_for("binomial-auto-1")
+@pytest.mark.parametrize("slope", [0, 1])
 @pytest.mark.parametrize(("name", "link"), [*CASES, ("normal", "auto")])
 def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     # Differences are those of a dense rule: with the largest number of nodes a skewed integral of
@@ -184,23 +188,23 @@ def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
         np.testing.assert_allclose((ahead - back) / 2e-3, gradient[:, j], atol=0.02, rtol=3e-3)
 
 
-@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.parametrize("slope", range(4))
 def test_normal_rows_have_the_density_of_a_normal_vector(slope):
     model, batch, theta = case("normal", slope=slope)
     once = batch._replace(weight=np.ones(len(batch.y)))
     slopes, phi, sds = model.split(theta)
     X = np.column_stack([batch.X, np.ones(len(batch.y))])
-    Z = np.column_stack([np.ones(len(X)), batch.X[:, 0]])
+    Z, q = np.column_stack([np.ones(len(X)), batch.X[:, :slope]]), slope + 1
     for i, value in enumerate(model.log_likelihood(theta, once)):
-        lower = np.array([[0.0, 0.0], [0.0, 0.0]])
-        lower[0, 0], lower[1, 0], lower[1, 1] = model.factor(sds)[i]
+        lower = np.zeros((q, q))
+        lower[np.tril_indices(q)] = model.factor(sds)[i]
         same = batch.group[:, None] == batch.group
         cov = same * (Z @ lower @ lower.T @ Z.T) + phi[i, 0] ** 2 * np.eye(len(X))
         exact = multivariate_normal(X @ slopes[i] + 0.1, cov).logpdf(batch.y)
         assert value == pytest.approx(exact, abs=1e-9)
 
 
-@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.parametrize("slope", range(4))
 def test_moments_of_effects_of_normal_rows_are_those_of_quadrature(slope):
     """Rules for a Gaussian are exact, so that both are the same to rounding."""
     model, batch, theta = case("normal", slope=slope)
@@ -209,8 +213,7 @@ def test_moments_of_effects_of_normal_rows_are_those_of_quadrature(slope):
         given = model.split(theta), batch, *piece, 2
         (own,) = (part[-1] for part in model.integrals(*given))
         (exact,) = (part[-1] for part in GroupedModel.integrals(model, *given))
-        some = slice(None) if slope else [0, 2, 5]  # Of an intercept alone.
-        np.testing.assert_allclose(own[..., some], exact[..., some], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(own, exact, rtol=1e-9, atol=1e-10)
 
 
 def test_trials_of_a_group_of_many_rows_have_a_sum_of_all_digits():
@@ -241,11 +244,11 @@ def dense_of_many(model, batch, theta):
 
 
 def test_normal_rows_have_a_density_where_effects_are_all_there_is():
-    model, batch, _ = case("normal", slope=True)
+    model, batch, _ = case("normal", slope=1)
     sums = model._sums(batch)
     sds = np.array([[50.0, 50.0, 1.0 - 1e-15], [1e4, 10.0, 0.5]])
     lower, variance = np.zeros((2, 2, 2)), 1e-12
-    lower[:, 0, 0], lower[:, 1, 0], lower[:, 1, 1] = model.factor(sds).T
+    lower[:, 0, 0], lower[:, 1, 0], lower[:, 1, 1] = factor_of(sds).T
     half = sums.triangle @ lower[:, None]
     A = half @ half.swapaxes(-1, -2) + variance * np.eye(2)
     _, det = _inverse(A, np.full((2, 1), variance), half)
@@ -265,7 +268,7 @@ def test_too_long_a_step_of_a_search_is_not_the_end_of_a_fit():
 
 def test_a_particle_far_from_all_others_has_a_likelihood():
     X, _ = table(20, 6, 0.0)  # An sd of 1e5, as heavy tails of separable classes have some.
-    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), None, -1, 2.5))
+    family = grouped(FAMILIES["binomial"](), Groups("g", np.arange(20), (), (), 2.5))
     model = GroupedModel(NormalPrior(np.ones(3)), True, family, 0.0)
     rows = Batch(X[:, :1], 1.0 * (X[:, 0] > 0.0), np.ones(120), group=X[:, 1])
     theta = np.tile([21.8, 3.7, 0.8], (21, 1))
@@ -277,7 +280,7 @@ def test_a_particle_far_from_all_others_has_a_likelihood():
 
 def test_a_weight_is_a_number_of_copies():
     for name in ("normal", "poisson"):
-        model, batch, theta = case(name, slope=True)
+        model, batch, theta = case(name, slope=1)
         copies = batch.take(np.repeat(np.arange(len(batch.y)), batch.weight.astype(int)))
         copies = copies._replace(weight=np.ones(len(copies.y)))
         np.testing.assert_allclose(
