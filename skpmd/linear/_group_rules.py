@@ -32,7 +32,7 @@ class _Rules:
     Kernels of products see whole grids; without these corners of next to no weight are left out.
     """
 
-    def __init__(self, n_effects, are_grids):
+    def __init__(self, n_effects, are_grids=False):
         nodes, log_weights, axes = [], [], []
         for n in {2: _RULES + _OF_TWO, 4: _OF_FOUR}.get(n_effects, _RULES):
             one, of_one = gauss_hermite(n)

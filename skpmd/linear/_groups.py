@@ -338,7 +338,7 @@ class GroupedModel(GeneralisedLinearModel):
         own, is_easy = copy.copy(self), self.family.name in _CONCAVE
         is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         q = self.family.groups.n_effects
-        own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1, False).n_gaussian
+        own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1).n_gaussian
         return own
 
     @property
