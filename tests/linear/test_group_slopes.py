@@ -59,11 +59,9 @@ def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["binomial", "poisson"])
-@pytest.mark.parametrize("slope", [2, 3])
-def test_kernels_of_products_are_those_of_any_family(name, slope, monkeypatch):
-    """At the same modes both are the same sums, with different arithmetic."""
-    for module in (_group_products, _group_quadrature):
-        monkeypatch.setattr(module, "_NEAR", 1e-9)
+@pytest.mark.parametrize("slope", [1, 2, 3])
+def test_kernels_of_products_are_those_of_any_family(name, slope):
+    """Searches end at different places, of which integrals by many nodes know nothing."""
     integrate = _group_products.integrate_products
     model, batch, _ = of_slopes(name, "auto", slope)
     theta = 0.7 * np.random.default_rng(1).normal(size=(19, model.n_coordinates))
@@ -71,13 +69,12 @@ def test_kernels_of_products_are_those_of_any_family(name, slope, monkeypatch):
     starts = np.append(np.unique(batch.group, return_index=True)[1], len(batch.y))
     rows = *model._columns(batch, slice(None)), starts, batch.X[:, :slope]
     known = model._predictors(slopes, batch, slice(None)), *known
-    rule, start = np.array([0, 1, 2, -1, 2, 1]), np.zeros((6, slope + 1))
+    rule, start = np.array([3, 3, 3, -1, 3, 3]), np.zeros((6, slope + 1))
     for order in range(3):
-        given = model.family, rows, known, start, rule, rules_of(slope + 1), order
+        given = model.family, rows, known, start, rule, rules_of(slope + 1, True), order
         every = zip(integrate(*given), _group_quadrature.integrate_groups(*given), strict=True)
         for found, exact in every:
-            # Compiled searches stop a fifth of an sd from a mode, where a rule is off by .2.
-            np.testing.assert_allclose(found, exact, atol=0.3 if order == 2 else 0.1)
+            np.testing.assert_allclose(found, exact, atol=5e-3)
 
 
 @pytest.mark.parametrize("name", ["binomial", "poisson"])

@@ -147,7 +147,7 @@ def test_integrals_that_no_rule_settles_are_warned_of(monkeypatch):
     monkeypatch.setattr(_group_rules, "_PANELS", ())
     few = _group_rules._Rules(1)
     for module in (_groups, _group_rules):
-        monkeypatch.setattr(module, "rules_of", lambda n: few)
+        monkeypatch.setattr(module, "rules_of", lambda *given: few)
     monkeypatch.setattr(_groups, "_OF_SEARCHES", (1,))
     model = BayesianGLMRegressorPMD("binomial", groups=[1], random_state=0)
     with pytest.warns(
