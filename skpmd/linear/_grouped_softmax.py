@@ -28,7 +28,7 @@ from skpmd.linear._softmax_kernels import integrate_classes
 # more; and how many nodes a rule has at most. Of 2,000 groups of ten rows and sds of 1, integrals
 # of four classes err together by 8, .4, .03 and .006 nats.
 _LEVELS = (2, (1, 3, 3)), (3, (1, 3, 3, 5)), (5, (1, 3, 3, 5, 5, 7)), (4, (1, 3, 5, 7, 9))
-_PRODUCTS, _POINTS, _MOST = {2: (11, 27), 3: (11,), 4: (7,)}, 2048, 2600
+_PRODUCTS, _POINTS, _MAX_NODES = {2: (11, 27), 3: (11,), 4: (7,)}, 2048, 2600
 # A rule will do if the next one changes integrals by no more than so many nats a group, and their
 # sum between particles by no more than so many, of which a few are looked at.
 _MEAN_CHANGE, _VARIATION, _SEEN = 4e-4, 0.04, 4
@@ -112,7 +112,7 @@ def _smolyak(q, level, sizes, is_product=False):
             sign = (-1.0) ** (level - excess) * comb(q - 1, level - excess)
             for places in combinations_with_replacement(range(q), excess):
                 terms.append((sign, tuple(np.bincount(places, minlength=q).tolist())))
-    if sum(np.prod([sizes[i] for i in one]) for _, one in terms) > 20 * _MOST:
+    if sum(np.prod([sizes[i] for i in one]) for _, one in terms) > 20 * _MAX_NODES:
         return None
     found = {}
     for sign, indices in terms:
@@ -121,7 +121,7 @@ def _smolyak(q, level, sizes, is_product=False):
             place = tuple(round(t, 12) + 0.0 for t, _ in nodes)
             found[place] = found.get(place, 0.0) + sign * np.prod([w for _, w in nodes])
     found = {place: w for place, w in found.items() if abs(w) > 1e-14}
-    if len(found) > _MOST:
+    if len(found) > _MAX_NODES:
         return None
     return np.array(list(found)).T, np.array(list(found.values()))
 
