@@ -281,6 +281,7 @@ FAMILIES = {
     "ordinal": (BayesianOrdinalClassifierPMD(**FEW), X, CLASSES, 1e-10),
     "classes": (BayesianLogisticRegressionPMD(**FEW), X, CLASSES, 2e-6),
     "groups": (BayesianLogisticRegressionPMD(groups=[2], **FEW), GROUPED, CLASSES > 0, 1e-10),
+    "three": (BayesianLogisticRegressionPMD(groups=[2], **FEW), GROUPED, CLASSES, 1e-10),
     "trials": (BayesianGLMRegressorPMD("binomial", trials=2, **FEW), TRIALS, CLASSES, 1e-10),
     "mixture": (GaussianMixturePMD(2, n_particles=50, random_state=0), X, None, 1e-10),
     "process": (SparseGPRegressorPMD(random_state=0), X, ETA + np.sin(3.0 * X[:, 0]), 1e-10),
