@@ -31,18 +31,16 @@ LINKS = {
 }  # fmt: skip
 
 
-def exponentials(table, sign=1.0):
+def exponentials(table, is_logistic=False):
     """e to the power of numbers up to 300 in size, in the place of a table where that is whole."""
     table = np.ascontiguousarray(table)
-    kernels.exponentials(table.reshape(-1), sign)
+    kernels.exponentials(table.reshape(-1), is_logistic)
     return table
 
 
 def sigmoids(table):
     """`expit` of a table's numbers in the same way."""
-    table = exponentials(table, -1.0)
-    table += 1.0
-    return np.divide(1.0, table, out=table)
+    return exponentials(table, is_logistic=True)
 
 
 # For tables that may be overwritten, which are the same in a third of the time.
