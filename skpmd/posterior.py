@@ -16,6 +16,7 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
+from skpmd._parameters import ParameterDraws, columns_of
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
@@ -128,6 +129,8 @@ class Posterior:
     >>> posterior = Posterior(rng.normal(size=(500, 2)), np.zeros(500), names=["a", "b"])
     >>> posterior.mean().shape, posterior.interval(level=0.9).shape
     ((2,), (2, 2))
+    >>> bool(posterior["b"].mean() == posterior.mean()[1])
+    True
     >>> posterior.log_density(posterior.sample(3, random_state=0)).shape
     (3,)
     """
@@ -209,6 +212,30 @@ class Posterior:
     def log_evidence_se(self) -> float:
         """Standard error of `log_evidence`; raises AttributeError where it is not known."""
         return self._available("log_evidence_se", self._log_evidence_se)
+
+    def __getitem__(self, name: str) -> ParameterDraws:
+        """Weighted draws of a parameter, ``posterior["b"]``, or of a coordinate, by its name.
+
+        Parameters
+        ----------
+        name : str
+            A parameter, which may be an array (``"b"``), or one of ``names`` (``"b[hours]"``).
+
+        Returns
+        -------
+        ParameterDraws
+            With ``mean()``, ``std()``, ``quantile(q)`` and ``interval(level)`` of its shape.
+
+        Raises
+        ------
+        KeyError
+            If there is no such name; it lists those that there are.
+        """
+        columns = columns_of(name, self.variables or {}, self.names)
+        part = Posterior(self.particles[:, columns.ravel()], self.log_weights)
+        return ParameterDraws(part, columns.shape)
+
+    __iter__ = None  # By names there is no first.
 
     def mean(self) -> Array:
         """Posterior mean, shape (d,).

@@ -665,8 +665,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
         weighted = is_given_weights(name, log_likelihood, sample_weight)
         return CustomModel(
-            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names
-        ), given
+            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names,
+            given.variables,
+        ), given  # fmt: skip
 
     @result
     def n_iter_(self) -> int:

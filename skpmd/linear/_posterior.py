@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
+from skpmd._parameters import ParameterDraws, columns_of
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
 from skpmd.linear._design import normal_nodes
 from skpmd.linear._products import logit_moments
@@ -102,6 +103,31 @@ class GaussianPosterior:
         if name in _TABLES:
             raise AttributeError(_NO_TABLE.format(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getitem__(self, name: str) -> ParameterDraws:
+        """A parameter, or a coordinate, by its name; see `Posterior`.
+
+        Parameters
+        ----------
+        name : str
+            A parameter, which may be an array, or one of ``names``.
+
+        Returns
+        -------
+        ParameterDraws
+            With ``mean()``, ``std()``, ``quantile(q)`` and ``interval(level)``, but no draws.
+
+        Raises
+        ------
+        KeyError
+            If there is no such name.
+        """
+        columns = columns_of(name, self.variables or {}, self.names)
+        places = columns.ravel()
+        part = GaussianPosterior(self.loc[places], self.scale[places], [name] * len(places))
+        return ParameterDraws(part, columns.shape)
+
+    __iter__ = None  # By names there is no first.
 
     def mean(self) -> Array:
         """Posterior mean, shape (d,).
