@@ -16,7 +16,7 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
-from skpmd._parameters import ParameterDraws, columns_of
+from skpmd._parameters import ParameterDraws, columns_of, named
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
@@ -129,8 +129,8 @@ class Posterior:
     >>> posterior = Posterior(rng.normal(size=(500, 2)), np.zeros(500), names=["a", "b"])
     >>> posterior.mean().shape, posterior.interval(level=0.9).shape
     ((2,), (2, 2))
-    >>> bool(posterior["b"].mean() == posterior.mean()[1])
-    True
+    >>> posterior["b"].interval(level=0.9).shape
+    (2,)
     >>> posterior.log_density(posterior.sample(3, random_state=0)).shape
     (3,)
     """
@@ -314,7 +314,8 @@ class Posterior:
         Parameters
         ----------
         f : callable
-            Takes particles of shape (m, d) and returns an array with leading axis m.
+            Takes particles of shape (m, d) and returns an array with leading axis m. Where the
+            posterior has ``variables``, the particles also take their names: ``theta["b"]``.
 
         Returns
         -------
@@ -326,7 +327,7 @@ class Posterior:
         ValueError
             If f does not return one value for each particle.
         """
-        values = np.asarray(f(self.particles)) if callable(f) else np.empty(0)
+        values = np.asarray(f(named(self.particles, self.variables))) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
             raise ValueError(
                 f"f must return one value per particle, leading axis {len(self.weights)}, got "
