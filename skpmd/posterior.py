@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skpmd._base.parameters import ParameterDraws, columns_of, with_names
 from skpmd._base.utils import (
     as_generator,
     check_level,
@@ -16,7 +17,6 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
-from skpmd._parameters import ParameterDraws, columns_of, named
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
@@ -327,7 +327,8 @@ class Posterior:
         ValueError
             If f does not return one value for each particle.
         """
-        values = np.asarray(f(named(self.particles, self.variables))) if callable(f) else np.empty(0)
+        theta = with_names(self.particles, self.variables)
+        values = np.asarray(f(theta)) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
             raise ValueError(
                 f"f must return one value per particle, leading axis {len(self.weights)}, got "

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_floats
-from skpmd._parameters import named
 from skpmd._runtime.threads import each
 from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
@@ -86,7 +86,7 @@ class CustomModel(Model):
         def of(some):
             with noted(self._likelihood_name, some):
                 values = self._log_likelihood(
-                    named(some, self.variables), batch.X, batch.y, **weight
+                    with_names(some, self.variables), batch.X, batch.y, **weight
                 )
             return _vector(self._likelihood_name, values, some)
 

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import check_rows_of_fit
+from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, weighted_quantile
 from skpmd._base.validation import checked_weights
-from skpmd._parameters import named
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
@@ -341,7 +341,7 @@ class CustomPredictions:
 
         def of(batch):
             with noted("predict_mean", theta):
-                values = self.predict_mean(named(theta, self.posterior_.variables), batch.X)
+                values = self.predict_mean(with_names(theta, self.posterior_.variables), batch.X)
             table = values_table("predict_mean", values, len(theta), count(batch))
             return reduce(_no_nan("predict_mean", table), weights)
 
@@ -364,7 +364,7 @@ class CustomPredictions:
     def _targets(self, theta, batch, rng, numbers=True):
         """A draw of y under each particle, (m, n) or (m, n, t)."""
         with noted("sample_targets", theta):
-            theta = named(theta, self.posterior_.variables)
+            theta = with_names(theta, self.posterior_.variables)
             values = self.sample_targets(theta, batch.X, rng)
         return values_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
 

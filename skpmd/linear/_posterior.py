@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
+from skpmd._base.parameters import ParameterDraws, columns_of, with_names
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
-from skpmd._parameters import ParameterDraws, columns_of, named
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
 from skpmd.linear._design import normal_nodes
 from skpmd.linear._products import logit_moments
@@ -200,7 +200,7 @@ class GaussianPosterior:
         rng, total = np.random.default_rng(0), 0.0
         block = max(1, _BLOCK // len(self.loc))
         for start in range(0, n, block):
-            draws = named(self.sample(min(block, n - start), rng), self.variables)
+            draws = with_names(self.sample(min(block, n - start), rng), self.variables)
             total = total + np.sum(f(draws), axis=0)
         return total / n
 

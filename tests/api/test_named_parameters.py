@@ -19,7 +19,7 @@ from skpmd import (
     ParticleMirrorDescent,
     from_jax,
 )
-from skpmd._parameters import NamedParameters
+from skpmd._base.parameters import NamedParameters
 from skpmd.custom._prior import prior_functions
 
 RNG = np.random.default_rng(0)

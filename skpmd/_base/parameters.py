@@ -28,13 +28,13 @@ def columns_of(name, variables, names=()):
     ) from None
 
 
-def named(theta, variables):
+def with_names(theta, variables):
     """A copy of particles (m, d), which a function may change; with names where there are some."""
-    theta = theta.copy()
-    if variables is not None:
-        theta = theta.view(NamedParameters)
-        theta.variables = variables
-    return theta
+    if variables is None:
+        return theta.copy()
+    found = theta.copy().view(NamedParameters)
+    found.variables = variables
+    return found
 
 
 class NamedParameters(np.ndarray):
@@ -54,9 +54,9 @@ class NamedParameters(np.ndarray):
     --------
     >>> import numpy as np
     >>> from skpmd._export import Variable
-    >>> from skpmd._parameters import named
+    >>> from skpmd._base.parameters import with_names
     >>> variables = {"mu": Variable(np.array(0)), "z": Variable(np.arange(1, 4))}
-    >>> theta = named(np.ones((5, 4)), variables)
+    >>> theta = with_names(np.ones((5, 4)), variables)
     >>> theta["mu"].shape, theta["z"].shape, theta[:, 1:].shape
     ((5,), (5, 3), (5, 3))
     >>> theta.names, "tau" in theta
@@ -89,7 +89,7 @@ class NamedParameters(np.ndarray):
         return self if array is self else np.asarray(array)[()]
 
     def __reduce__(self):
-        return named, (np.asarray(self), dict(self.variables))
+        return with_names, (np.asarray(self), dict(self.variables))
 
 
 class ParameterDraws:
