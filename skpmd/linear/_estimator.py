@@ -26,6 +26,8 @@ from skpmd.linear._column_scale import at_zero, in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
+from skpmd.linear._grouped_softmax import ClassGroups, Softmax
+from skpmd.linear._groups import grouped
 from skpmd.linear._linear_estimator import SCALE
 from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES
@@ -180,11 +182,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
     groups : list of one str or int, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on
-        the logit, normal about that of all, as in `BayesianGLMRegressorPMD`. For two classes, with
-        particles. With groups ``prediction_tol`` has no effect.
+        the logit, normal about that of all, as in `BayesianGLMRegressorPMD`; of more than two
+        classes one for each but the first, independent of each other. With groups
+        ``prediction_tol`` has no effect, and there have to be particles.
     slopes : dict of str or int to list of one str or int, default=None
         Columns, three at most, with coefficients that are different in each group, such as
-        ``{"school": ["hours", "age"]}``.
+        ``{"school": ["hours", "age"]}``. For two classes.
     group_prior_scale : float, default=2.5
         Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
         of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
@@ -211,8 +214,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         particles; None if a density of the particles is enough. Pickles contain these rows, too:
         set ``posterior_.rows = None`` if others must not get them. With ``groups`` names are as in
         `BayesianGLMRegressorPMD`: ``b[column]``, ``a`` (the intercept at the columns' means),
-        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; the fit holds its rows, as
-        a stream does.
+        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; of more than two classes
+        ``sd[school:CLASS]`` of each but the first come after the coefficients. The fit holds its
+        rows, as a stream does.
     group_effects_ : EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of the shape of ``coef_``
@@ -408,19 +412,30 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
             response = Classes(self.classes_)
         else:
             given = X, groups, labels, weight, is_part
-            groups, response = self._in_groups_of(response or self._in_two(), *given)
+            groups, response = self._in_groups_of(response or self._in_classes(), *given)
         return self._rows_of(X, response.targets(codes), weight, groups), response
 
-    def _in_two(self):
-        """Two classes as a `Distribution`, which groups need: one success, or none, in a trial."""
+    def _in_classes(self):
+        """What groups need: two classes are one success, or none, in a trial."""
         if len(self.classes_) > 2:
-            raise ValueError(
-                f"groups={self.groups!r} is for two classes, and y has {len(self.classes_)}: fit "
-                "one class against the others with "
-                "sklearn.multiclass.OneVsRestClassifier, or ordered classes with "
-                "BayesianOrdinalClassifierPMD."
-            )
+            return Classes(self.classes_, Softmax())
         return Distribution(FAMILIES["binomial"]())
+
+    def _with_groups(self, response, labels, X, weight):
+        """A response with effects of groups of rows: of three classes or more, of each class."""
+        if response.n_rows == 1 or response.family.groups is not None:
+            return super()._with_groups(response, labels, X, weight)
+        if self.slopes or len(labels) > 1:
+            given = f"slopes={self.slopes!r}" if self.slopes else f"groups={self.groups!r}"
+            raise ValueError(
+                f"{given}: y has {len(self.classes_)} classes, of which groups have intercepts, of "
+                "one factor. Leave others out, or fit one class against the others with "
+                "sklearn.multiclass.OneVsRestClassifier."
+            )
+        names = tuple(str(label) for label in self.classes_[1:])
+        factor, scale = str(self._name_of(self._factors[0])), float(self.group_prior_scale)
+        groups = ClassGroups(factor, labels[0], names, scale)
+        return response._replace(family=grouped(response.family, groups))
 
     def _concerns(self, task, theta):
         """Moments that do not exist; see `LinearEstimator`."""
@@ -439,7 +454,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
     def _moments(self):
         """Posterior means and standard deviations, of intercepts where columns are zero."""
         posterior, p = self.posterior_, self.n_features_in_ - len(self._places())
-        if self._groups_of_fit is None or not self._state.fit_intercept:
+        is_at_zero = self._groups_of_fit is None or self._state.response.n_rows > 1
+        if is_at_zero or not self._state.fit_intercept:
             return posterior.mean(), posterior.std()
         theta = at_zero(posterior.particles[:, : p + 1], self._state.units.centre)
         mean = posterior.weights @ theta

@@ -28,7 +28,7 @@ _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
 # Rounds of a start's search, nats that one has to gain, and what it tries of a dispersion.
 _ROUNDS, _GAIN, _GRID, _FINE = 40, 0.1, np.linspace(-7.0, 7.0, 57), np.linspace(-0.2, 0.2, 9)
 _EXACT = 1e-10  # Rows that are as near to a linear function, relative to y, are on it.
-_MIN_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
+MIN_CURVATURE = 1e-4  # Of a standardised direction in which a log density is not concave.
 
 
 class GeneralisedLinearModel(LinearModel):
@@ -415,11 +415,14 @@ class GeneralisedLinearModel(LinearModel):
 _NOTHING = np.empty((0, 0))
 
 
-def definite(precision):
-    """A positive definite matrix: itself, or with directions of the wrong sign turned over."""
+def definite(precision, least=MIN_CURVATURE):
+    """A positive definite matrix: itself, or with directions of the wrong sign turned over.
+
+    Curvatures of standardised coordinates are no smaller than the ``least``.
+    """
     scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
-    if values[0] > _MIN_CURVATURE:
+    if values[0] > least:
         return precision
     root = scale[:, None] * vectors
-    return (root * np.maximum(np.abs(values), _MIN_CURVATURE)) @ root.T
+    return (root * np.maximum(np.abs(values), least)) @ root.T

@@ -30,7 +30,8 @@ class EffectsOfGroups(NamedTuple):
     labels : ndarray of shape (n_groups,)
         Labels of the groups.
     names : tuple of str
-        Of the effects: ``"intercept"`` and the columns of slopes.
+        Of the effects: ``"intercept"`` and the columns of slopes; of three classes or more each
+        but the first.
     mean, std : ndarray of shape (n_groups, n_effects)
         Posterior means and standard deviations: by quadrature given each particle.
     draws : ndarray of shape (n_groups + 1, n_effects, n_draws), float32
@@ -43,7 +44,7 @@ class EffectsOfGroups(NamedTuple):
     group : str
         Name of the column of groups.
     link : str
-        Link of the mean of y, of which the linear predictor is in units.
+        Link of the mean of y, of which the linear predictor is in units; ``"softmax"`` of classes.
     """
 
     labels: Array
@@ -171,7 +172,7 @@ def effects_of(model, prior, batches, posterior):
     if groups.others and not groups.has_levels:
         return _of_normal(model, response, batches, coefficients, chosen, units[0], rng)
     known, G = model.split(coefficients), len(groups.labels)
-    factor = factor_of(known[2]) * np.repeat(units, np.arange(1, q + 1))
+    factor = model.factor(known[2]) * np.repeat(units, np.arange(1, q + 1))
     mean, square, is_known = np.zeros((G, q)), np.zeros((G, q)), np.zeros(G + 1, dtype=bool)
     draws = np.empty((G + 1, q, M), dtype=np.float32)
     draws[G] = _effects(factor, _strata(M, rng, q)[:, 0])

@@ -27,15 +27,18 @@ _MAX_VARIATION, _MAX_SEEN, _NUMBERS = 0.05, 16, 1 << 22
 
 
 class _Rules:
-    """Nodes (N, q) of all rules, and logs of their weights over the density of N(0, I) there."""
+    """Nodes (N, q) of all rules, and logs of their weights over the density of N(0, I) there.
 
-    def __init__(self, n_effects):
+    Kernels of products see whole grids; without these corners of next to no weight are left out.
+    """
+
+    def __init__(self, n_effects, are_grids=False):
         nodes, log_weights, axes = [], [], []
         for n in {2: _RULES + _OF_TWO, 4: _OF_FOUR}.get(n_effects, _RULES):
             one, of_one = gauss_hermite(n)
             grid = np.indices((n,) * n_effects).reshape(n_effects, -1)
             t, weight = one[grid], of_one[grid].prod(axis=0)
-            is_there = (weight >= _NEGLIGIBLE) | (n_effects > 2)  # Kernels of these see grids.
+            is_there = (weight >= _NEGLIGIBLE) | are_grids
             axes.append(one)
             nodes.append(t[:, is_there].T)
             log_weights.append((np.log(weight) + 0.5 * (t**2).sum(axis=0))[is_there])

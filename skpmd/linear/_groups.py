@@ -18,7 +18,7 @@ from skpmd._runtime.threads import in_order
 from skpmd.engine.variational import laplace
 from skpmd.linear._correlations import Correlations, by_sds, factor_of, root_of_correlations
 from skpmd.linear._dispersion import Dispersions, HalfStudentT, Joined
-from skpmd.linear._glm import GeneralisedLinearModel, definite
+from skpmd.linear._glm import MIN_CURVATURE, GeneralisedLinearModel, definite
 from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_products import integrate_products
 from skpmd.linear._group_quadrature import integrate_groups
@@ -134,6 +134,7 @@ class GroupedModel(GeneralisedLinearModel):
     """
 
     is_log_concave, has_third_derivatives = False, False
+    least_curvature = MIN_CURVATURE  # See `definite`.
     # The rule of all groups, where none is looked for, and whether the one after it is meant.
     _rule, _is_next = None, False
     # Of the effects' covariances, by their sds and correlations.
@@ -221,13 +222,14 @@ class GroupedModel(GeneralisedLinearModel):
         if groups.slopes:
             x = slope_columns(self, groups, batch.X[rows])
         is_fast = self._is_fast(columns)
-        integrate = integrate_products if q > 2 and is_fast else integrate_groups
+        are_grids = q > 1 and is_fast
+        integrate = integrate_products if are_grids else integrate_groups
         is_fast = is_fast and q == 1
         is_fast = is_fast and (not issparse(batch.X) or batch.X.shape[1] < 100)
         if is_fast:
             fast = Intercepts(self, kinds, batch, rows, starts)
             is_fast = fast.are_moderate
-        rules, n_groups = rules_of(q), len(starts) - 1
+        rules, n_groups = rules_of(q, are_grids), len(starts) - 1
         block = fast.block(order) if is_fast else max(FEWEST, TABLE // starts[-1])
 
         def call(own, start, rule, order):
@@ -378,7 +380,7 @@ class GroupedModel(GeneralisedLinearModel):
             return np.full(len(mean), np.nan), precision_matrix(precision)
         hessian = np.linalg.solve(steps.T, 0.5 * (ahead - back))
         hessian = precision_matrix(precision) - 0.5 * b * (hessian + hessian.T)
-        return gradient + b * at, definite(hessian)
+        return gradient + b * at, definite(hessian, self.least_curvature)
 
     def skew_axes(self, mean, chol, batches, b=1.0):
         """The axes of the factor itself, and third derivatives along each; see `LinearModel`."""

@@ -162,7 +162,8 @@ def missing_moments(model, data, theta, n_classes):
     far = None
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
-        far = far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+        K, width = 1 if binary else n_classes, X.shape[1] + model.fit_intercept
+        far = far[0, : K * width].reshape(K, width)[:, : X.shape[1]].T
     shift = model.shift_of(X)
     for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
         some, y = X[rows], data.y[rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import entr, expit, log_expit, log_softmax, softmax
+from scipy.special import entr, expit, log_expit, log_softmax, logsumexp, softmax
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
@@ -29,6 +29,7 @@ from skpmd.linear._averages import (
 )
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
+from skpmd.linear._grouped_softmax import ClassEffects
 from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
@@ -39,9 +40,18 @@ _TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
 class ClassPredictions(OrderedPredictions):
     """Predictions of a classifier whose particles are rows of coefficients, intercepts last.
 
-    Each row of X is predicted by itself. Only methods with a ``random_state`` are random. With
-    groups there are two classes, which are ordered ones with minus the intercept between them.
+    Each row of X is predicted by itself. Only methods with a ``random_state`` are random. Two
+    classes with groups are ordered ones with minus the intercept between them.
     """
+
+    @property
+    def _are_ordered(self):
+        return self._groups_of_fit is not None and self._state.response.n_rows == 1
+
+    def _effects_of(self, X, codes):
+        if codes is None or self._are_ordered or self._at_population:
+            return super()._effects_of(X, codes)
+        return ClassEffects((self._state.effects,), codes[None], [None])
 
     def _parts(self, theta):
         p = self._n_slopes
@@ -84,9 +94,9 @@ class ClassPredictions(OrderedPredictions):
 
     def _ends(self, X, tails):
         check_is_fitted(self)
-        if self._groups_of_fit is not None:
+        if self._are_ordered:
             return super()._ends(X, tails)
-        weights = self.posterior_.weights
+        weights = self._particles_averaged[1]
 
         def ends(table):
             if len(table) == 1:
@@ -98,9 +108,9 @@ class ClassPredictions(OrderedPredictions):
         return self._reduced(self._validated(X), ends).transpose(2, 0, 1)
 
     def _entropies(self, X):
-        if self._groups_of_fit is not None:
+        if self._are_ordered:
             return super()._entropies(X)
-        weights = self.posterior_.weights
+        weights = self._particles_averaged[1]
 
         def entropies(table):
             if len(table) == 1:
@@ -112,10 +122,19 @@ class ClassPredictions(OrderedPredictions):
         return self._reduced(X, entropies)
 
     def _draw(self, X, n_samples, rng):
-        if self._groups_of_fit is not None:
+        if self._are_ordered:
             return super()._draw(X, n_samples, rng)
-        X, theta = self._validated(X), self._own(self.posterior_.sample(n_samples, rng))
-        return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng, self._units)
+        X, theta, effects = self._validated(X), None, None
+        if self._groups_of_fit is not None:
+            X, *_, codes = self._split(X)
+            effects = self._effects_of(X, codes)
+        if effects is None:
+            theta = self._own(self.posterior_.sample(n_samples, rng))
+        else:
+            chosen, effects = effects.drawn(n_samples, rng)
+            theta = own_particles(self.posterior_)[self._particles_averaged[0][chosen]]
+        given = self._state.fit_intercept, self.classes_, rng, self._units, effects
+        return _draw_labels(X, theta, *given)
 
     def sample_prior_y(
         self,
@@ -188,7 +207,8 @@ class ClassPredictions(OrderedPredictions):
     @property
     def _units(self):
         """Those that the posterior was found in, None of given ones."""
-        return self.posterior_.frame
+        frame = self.posterior_.frame
+        return getattr(frame, "columns", frame)
 
     @result
     def _points(self):
@@ -204,8 +224,15 @@ class ClassPredictions(OrderedPredictions):
         return root_of(self._points)
 
     def _log_averages(self, X):
-        if self._groups_of_fit is not None:
+        if self._are_ordered:
             return super()._log_averages(X)
+        if self._groups_of_fit is not None:
+            with np.errstate(divide="ignore"):
+                log_weights = np.log(self._particles_averaged[1])[:, None]
+            found = self._reduced(
+                X, lambda table: logsumexp(log_softmax(table, axis=0) + log_weights, axis=1)
+            )
+            return np.minimum(found.T, 0.0)
         state, points = self._state, self._points
         with self._threads():
             if points is None:
@@ -219,28 +246,31 @@ class ClassPredictions(OrderedPredictions):
 
     def _reduced(self, X, reduce):
         """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
-        points = self.posterior_
+        points, dtype, effects = self.posterior_, X.dtype, None
         points = points if isinstance(points, GaussianPosterior) else own_particles(points)
+        if self._groups_of_fit is not None:
+            X, *_, codes = self._split(X)
+            effects, points = self._effects_of(X, codes), points[self._particles_averaged[0]]
         fit_intercept, n_classes = self._state.fit_intercept, len(self.classes_)
-        tables = _logit_tables(X, points, fit_intercept, n_classes, self._units)
+        tables = _logit_tables(X, points, fit_intercept, n_classes, self._units, effects)
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
-        return averages.astype(X.dtype, copy=False)  # Sums are made in double precision.
+        return averages.astype(dtype, copy=False)  # Sums are made in double precision.
 
 
-def _tables(X, points, fit_intercept, n_classes, units):
+def _tables(X, points, fit_intercept, n_classes, units, effects=None):
     """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n)."""
-    for rows, table in _logit_tables(X, points, fit_intercept, n_classes, units):
+    for rows, table in _logit_tables(X, points, fit_intercept, n_classes, units, effects):
         if len(table) == 1:
             yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
         else:
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(X, points, fit_intercept, n_classes, units):
+def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
     ``points`` are m particles in ``units``, or in the given ones where these are None, or a
-    `GaussianPosterior`, whose m nodes take their place.
+    `GaussianPosterior`, whose m nodes take their place. `ClassEffects` of rows are added.
     """
     by_nodes = isinstance(points, GaussianPosterior)
     m = len(points.weights) if by_nodes else len(points)
@@ -258,13 +288,15 @@ def _logit_tables(X, points, fit_intercept, n_classes, units):
             some = X[rows] if units is None else units.rows(X[rows])
             table = logits(coefficients, some, fit_intercept).astype(np.float64, copy=False)
             table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
+            if effects is not None:
+                effects.add(table, rows)
         yield rows, table
 
 
-def _draw_labels(X, theta, fit_intercept, classes, rng, units):
+def _draw_labels(X, theta, fit_intercept, classes, rng, units, effects=None):
     """A label for each row and particle."""
     out = np.empty((X.shape[0], len(theta)), dtype=classes.dtype)
-    for rows, table in _tables(X, theta, fit_intercept, len(classes), units):
+    for rows, table in _tables(X, theta, fit_intercept, len(classes), units, effects):
         below = np.cumsum(np.exp(table[:-1]), axis=0) < rng.random(table.shape[1:])
         out[rows] = classes[below.sum(axis=0)].T
     return out

@@ -18,6 +18,7 @@ from skpmd.linear._design import n_logits
 from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
 from skpmd.linear._grouped_normal import GroupedNormal
+from skpmd.linear._grouped_softmax import GroupedSoftmax
 from skpmd.linear._groups import GroupedModel
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._normal import NormalModel
@@ -30,9 +31,10 @@ class Classes(NamedTuple):
     """Classes without an order: two have one row of coefficients, more have one each."""
 
     labels: np.ndarray
+    family: Family | None = None  # `Softmax`, of more than two with effects of groups.
 
     centre, unit, location = 0.0, 1.0, 0.0  # See `Distribution`.
-    n_dispersions = 0  # Coordinates beyond the coefficients that a likelihood has.
+    n_own = 0
     has_cutpoints = False  # Whether there are some, where columns are at their means.
 
     @property
@@ -40,8 +42,15 @@ class Classes(NamedTuple):
         """Rows of coefficients."""
         return n_logits(len(self.labels))
 
+    @property
+    def n_dispersions(self):
+        """Coordinates beyond the coefficients that a likelihood has: sds of effects of groups."""
+        return 0 if self.family is None else len(self.family.dispersions.names)
+
     def model(self, prior, fit_intercept, shift):
         """The likelihood under a prior; see `LinearModel`."""
+        if self.family is not None:
+            return GroupedSoftmax(prior, fit_intercept, self.family, len(self.labels), shift)
         if self.n_rows == 1:
             return LogisticModel(prior, fit_intercept, shift)
         return SoftmaxModel(prior, fit_intercept, len(self.labels), shift)
@@ -51,7 +60,8 @@ class Classes(NamedTuple):
         one = [*features, "intercept"] if fit_intercept else list(features)
         if self.n_rows == 1:
             return one
-        return [f"{name}[{label}]" for label in self.labels for name in one]
+        of_groups = [] if self.family is None else self.family.dispersions.names
+        return [*(f"{name}[{label}]" for label in self.labels for name in one), *of_groups]
 
     def variables(self, features, fit_intercept):
         """The same as arrays, {name: `Variable`}, and the labels of their axes."""
@@ -66,19 +76,28 @@ class Classes(NamedTuple):
         found = {"coef": Variable(places[..., :p], (*dims, "feature"))}
         if fit_intercept:
             found["intercept"] = Variable(places[..., p], dims)
+        if self.family is not None:
+            names = enumerate(self.family.dispersions.names, K * width)
+            found |= {name: Variable(np.array(j)) for j, name in names}
         return found, coords
 
+    def units(self, scale):
+        """What dispersions are per, (k,): logits have no unit."""
+        return np.ones(self.n_dispersions)
+
     def described(self, scale):
-        """The priors of dispersions: there are none."""
-        return []
+        """The priors of dispersions, in words."""
+        return [] if self.family is None else self.family.groups.priors(1.0, scale)
 
     def frame(self, units):
         """Of a posterior that is found in these `Units` of columns, or None."""
-        return units
+        return units if self.family is None else ClassFrame(units, self)
 
     def given_units(self, n_features, fit_intercept):
-        """`Units` of columns that are taken as they are: None."""
-        return None
+        """`Units` of columns that are taken as they are: None, but that a frame has some."""
+        if self.family is None:
+            return None
+        return Units(np.zeros(n_features), np.ones(n_features), self.n_rows, fit_intercept)
 
     def targets(self, codes):
         """Class codes as the models want them."""
@@ -345,6 +364,57 @@ class Frame(NamedTuple):
         p = len(self.columns.scale)
         w = p + self.columns.fit_intercept
         return slice(0, p), slice(p, w), slice(w, w + self.response.n_dispersions)
+
+
+class ClassFrame(NamedTuple):
+    """The same of `Classes` with effects of groups, whose intercepts are where columns are zero."""
+
+    columns: Units
+    response: Classes
+
+    def inward(self, u):
+        """See `Frame`."""
+        out = self.columns.inward(u)
+        out[..., self._sds] = self.response.family.dispersions.natural(out[..., self._sds])
+        return out
+
+    def outward(self, theta):
+        """See `Frame`."""
+        out = self.columns.outward(theta)
+        out[..., self._sds] = self.response.family.dispersions.standard(out[..., self._sds])
+        return out
+
+    def log_jacobian(self, u):
+        """See `Frame`."""
+        of_sds = self.response.family.dispersions.log_jacobian(u[..., self._sds])
+        return self.columns.log_jacobian(u) + of_sds
+
+    def within(self, theta):
+        """See `Frame`."""
+        return (theta[..., self._sds] > 0.0).all(axis=-1)
+
+    def moved(self, theta, other):
+        """As they are; see `Units`."""
+        return theta
+
+    def since(self, other):
+        """See `Frame`."""
+        return Between(other, self)
+
+    def of(self, places):
+        """None: there is no frame of some of the coordinates alone."""
+
+    def described(self, names):
+        """See `Frame`."""
+        out = self.columns.described(names)
+        out[self._sds] = self.response.family.groups.described
+        return out
+
+    @property
+    def _sds(self):
+        k, columns = self.response.n_dispersions, self.columns
+        first = columns.n_rows * (len(columns.scale) + columns.fit_intercept)
+        return slice(first, first + k)
 
 
 class Between(NamedTuple):

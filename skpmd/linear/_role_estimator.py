@@ -126,7 +126,7 @@ class RoleColumns(GroupColumns):
     @result
     def _width(self):
         """How many coefficients there are, with an intercept."""
-        return self._n_slopes + self._state.fit_intercept
+        return self._state.response.n_rows * (self._n_slopes + self._state.fit_intercept)
 
     def _likelihood_of(self, X, y, weight, draws=None):
         """The model of coefficients, these (m, d), checked rows in its units, and codes or None.

@@ -25,7 +25,8 @@ from skpmd.plot._common import (
 from skpmd.wrappers import inside
 
 _ROW, _FRAME = 0.2, 1.3  # Inches of a figure for each row, and for what is around them.
-_KINDS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds"}
+_KINDS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds",
+          "softmax": "log odds against the first class"}  # fmt: skip
 
 
 class GroupEffectsDisplay(Display):
@@ -132,7 +133,7 @@ class GroupEffectsDisplay(Display):
         if G > max_rows:
             order = np.delete(order, np.arange((max_rows + 1) // 2, G - max_rows // 2))
         unit = _KINDS.get(effects.link, f"linear predictor ({effects.link})")
-        unit += f" per unit of {effects.names[j]}" * (j > 0)
+        unit += f" per unit of {effects.names[j]}" * (j > 0 and effects.link != "softmax")
         display = cls(
             names=[str(effects.labels[i]) for i in order],
             center=effects.mean[order, j],

@@ -59,11 +59,9 @@ def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["binomial", "poisson"])
-@pytest.mark.parametrize("slope", [2, 3])
-def test_kernels_of_products_are_those_of_any_family(name, slope, monkeypatch):
-    """At the same modes both are the same sums, with different arithmetic."""
-    for module in (_group_products, _group_quadrature):
-        monkeypatch.setattr(module, "_NEAR", 1e-9)
+@pytest.mark.parametrize("slope", [1, 2, 3])
+def test_kernels_of_products_are_those_of_any_family(name, slope):
+    """Searches end at different places, of which integrals by many nodes know nothing."""
     integrate = _group_products.integrate_products
     model, batch, _ = of_slopes(name, "auto", slope)
     theta = 0.7 * np.random.default_rng(1).normal(size=(19, model.n_coordinates))
@@ -71,13 +69,12 @@ def test_kernels_of_products_are_those_of_any_family(name, slope, monkeypatch):
     starts = np.append(np.unique(batch.group, return_index=True)[1], len(batch.y))
     rows = *model._columns(batch, slice(None)), starts, batch.X[:, :slope]
     known = model._predictors(slopes, batch, slice(None)), *known
-    rule, start = np.array([0, 1, 2, -1, 2, 1]), np.zeros((6, slope + 1))
+    rule, start = np.array([3, 3, 3, -1, 3, 3]), np.zeros((6, slope + 1))
     for order in range(3):
-        given = model.family, rows, known, start, rule, rules_of(slope + 1), order
+        given = model.family, rows, known, start, rule, rules_of(slope + 1, True), order
         every = zip(integrate(*given), _group_quadrature.integrate_groups(*given), strict=True)
         for found, exact in every:
-            # Compiled searches stop a fifth of an sd from a mode, where a rule is off by .2.
-            np.testing.assert_allclose(found, exact, atol=0.3 if order == 2 else 0.1)
+            np.testing.assert_allclose(found, exact, atol=(0.005, 0.02, 0.05)[order])
 
 
 @pytest.mark.parametrize("name", ["binomial", "poisson"])
@@ -154,6 +151,7 @@ def test_a_posterior_is_that_of_a_random_walk():
     model = BayesianGLMRegressorPMD(groups=[2], slopes={2: [0, 1]}, scale=None, random_state=0)
     model = model.set_params(n_particles=8000).fit(X, y).posterior_
     Z, x = np.column_stack([np.ones(len(X)), X[:, :2] - X[:, :2].mean(axis=0)]), X[:, :2]
+    own = Z.reshape(12, 6, 3)
     scales = np.array([float(one.split(", ")[1][:-1]) for one in _priors(X, y)])
 
     def log_density(theta):
@@ -165,17 +163,16 @@ def test_a_posterior_is_that_of_a_random_walk():
             return -np.inf
         cov, total = matrix * np.outer(sds, sds), 0.0
         gap = (y - a - x @ b).reshape(12, 6)
-        for g in range(12):
-            own = Z[6 * g : 6 * g + 6]
-            root = np.linalg.cholesky(own @ cov @ own.T + sigma**2 * np.eye(6))
-            total -= np.log(np.diag(root)).sum() + 0.5 * (np.linalg.solve(root, gap[g]) ** 2).sum()
+        root = np.linalg.cholesky(own @ cov @ own.swapaxes(1, 2) + sigma**2 * np.eye(6))
+        total -= np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
+        total -= 0.5 * (np.linalg.solve(root, gap[..., None]) ** 2).sum()
         total -= 0.5 * ((b / scales[:2]) ** 2).sum()
         total -= 2.0 * np.log1p((np.array([sigma, *sds]) / scales[3:]) ** 2 / 3.0).sum()
         total -= 0.5 * ((a + x.mean(axis=0) @ b - y.mean()) / scales[2]) ** 2
         return total + theta[3:7].sum() + np.log1p(-(cors**2)).sum()
 
     rng, at = np.random.default_rng(0), np.array([0.5, -0.3, 0.3, -0.7, -0.4, -0.4, -0.4, 0, 0, 0])
-    value, draws = log_density(at), np.empty((120_000, 10))
+    value, draws = log_density(at), np.empty((60_000, 10))
     root = 0.25 * np.eye(10)
     for i in range(len(draws)):
         ahead = at + root @ rng.standard_normal(10)
@@ -189,10 +186,10 @@ def test_a_posterior_is_that_of_a_random_walk():
     natural = np.hstack([draws[:, :3], np.exp(draws[:, 3:7]), np.tanh(draws[:, 7:])])
     own = model.mean()
     gap = (own - natural.mean(axis=0)) / natural.std(axis=0)
-    # 100,000 steps are some 1,500 independent draws: standard errors of .03 sds and of 2 %.
+    # 40,000 steps are some 600 independent draws: standard errors of .04 sds and of 3 %.
     shown = np.arange(10) != 2
-    assert np.abs(gap[shown]).max() < 0.12
-    np.testing.assert_allclose(model.std()[shown], natural.std(axis=0)[shown], rtol=0.1)
+    assert np.abs(gap[shown]).max() < 0.2
+    np.testing.assert_allclose(model.std()[shown], natural.std(axis=0)[shown], rtol=0.15)
 
 
 def _priors(X, y):
