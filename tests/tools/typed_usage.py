@@ -38,6 +38,7 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     BayesianLogisticRegressionPMD(prior=model.posterior_)
     assert_type(model.posterior_, Posterior)
     assert_type(model.posterior_.interval(0.9), NDArray[Any])
+    assert_type(model.posterior_["coef"].mean(), NDArray[Any])
     model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
     probability, interval = model.predict_proba(X, return_interval=0.9)
     model.predict_proba(X).argmax(axis=1)
