@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skpmd._base.parameters import ParameterDraws, columns_of, with_names
 from skpmd._base.utils import (
     as_generator,
     check_level,
@@ -128,6 +129,8 @@ class Posterior:
     >>> posterior = Posterior(rng.normal(size=(500, 2)), np.zeros(500), names=["a", "b"])
     >>> posterior.mean().shape, posterior.interval(level=0.9).shape
     ((2,), (2, 2))
+    >>> posterior["b"].interval(level=0.9).shape
+    (2,)
     >>> posterior.log_density(posterior.sample(3, random_state=0)).shape
     (3,)
     """
@@ -210,6 +213,30 @@ class Posterior:
         """Standard error of `log_evidence`; raises AttributeError where it is not known."""
         return self._available("log_evidence_se", self._log_evidence_se)
 
+    def __getitem__(self, name: str) -> ParameterDraws:
+        """Weighted draws of a parameter, ``posterior["b"]``, or of a coordinate, by its name.
+
+        Parameters
+        ----------
+        name : str
+            A parameter, which may be an array (``"b"``), or one of ``names`` (``"b[hours]"``).
+
+        Returns
+        -------
+        ParameterDraws
+            With ``mean()``, ``std()``, ``quantile(q)`` and ``interval(level)`` of its shape.
+
+        Raises
+        ------
+        KeyError
+            If there is no such name; it lists those that there are.
+        """
+        columns = columns_of(name, self.variables or {}, self.names)
+        part = Posterior(self.particles[:, columns.ravel()], self.log_weights)
+        return ParameterDraws(part, columns.shape)
+
+    __iter__ = None  # By names there is no first.
+
     def mean(self) -> Array:
         """Posterior mean, shape (d,).
 
@@ -287,7 +314,8 @@ class Posterior:
         Parameters
         ----------
         f : callable
-            Takes particles of shape (m, d) and returns an array with leading axis m.
+            Takes particles of shape (m, d) and returns an array with leading axis m. Where the
+            posterior has ``variables``, the particles also take their names: ``theta["b"]``.
 
         Returns
         -------
@@ -299,7 +327,8 @@ class Posterior:
         ValueError
             If f does not return one value for each particle.
         """
-        values = np.asarray(f(self.particles)) if callable(f) else np.empty(0)
+        theta = with_names(self.particles, self.variables)
+        values = np.asarray(f(theta)) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
             raise ValueError(
                 f"f must return one value per particle, leading axis {len(self.weights)}, got "

@@ -141,8 +141,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Replaces these two functions. A dict has the names of parameters and, for each, a continuous
         distribution of `scipy.stats` with its parameters: ``{"mu": norm(0, 10), "sigma":
         halfnorm(scale=5), "beta": norm(np.zeros(3), 1)}``. The parameters are independent a priori;
-        theta has their coordinates one after another, on the scale of these distributions. If a
-        distribution is bounded, proposals are fitted to logarithms or logits of the distance from
+        theta has their coordinates one after another, on the scale of these distributions. All
+        functions may take parts of it by name: ``theta["mu"]`` has shape (m,), and
+        ``theta["beta"]`` (m, 3). ``posterior_["beta"]`` has their draws. If a distribution is
+        bounded, proposals are fitted to logarithms or logits of the distance from
         the bound. An earlier posterior, ``fitted.posterior_``, makes yesterday's posterior today's
         prior: a density fitted to it takes its place (`Posterior.fitted_density`), and
         ``diagnostics_["prior_pareto_k"]`` shows how good this density is. With ``names`` its
@@ -157,6 +159,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ``temperature=1``.
     names : sequence of str, optional
         A name for each coordinate of theta, for ``posterior_``, its summary and its exports.
+        Parameters of a ``prior`` keep theirs.
     log_likelihood_pointwise : callable, optional
         ``log_likelihood_pointwise(theta, X, y)`` returns (m, n): the log-likelihood of each row
         under each particle. `pointwise_log_likelihood`, `score` and `skpmd.model_comparison.loo`
@@ -363,6 +366,17 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     ...     prior=first.posterior_, random_state=0).fit(X[50:])
     >>> second.posterior_.names, bool(abs(second.posterior_.mean()[0] - exact) < 0.01)
     (['mean'], True)
+
+    Functions may take parameters of such a prior by name, and so does the posterior:
+
+    >>> named = ParticleMirrorDescent(
+    ...     log_likelihood_pointwise=lambda theta, X, y: stats.norm.logpdf(
+    ...         X[:, 0], theta["mu"][:, None], theta["sigma"][:, None]),
+    ...     prior={"mu": stats.norm(0, 1), "sigma": stats.halfnorm(scale=2)}, random_state=0).fit(X)
+    >>> bool(abs(named.posterior_["mu"].mean() - exact) < 0.02)
+    True
+    >>> named.posterior_["sigma"].interval(level=0.9).shape
+    (2,)
 
     A function for the mean under each particle gives predictions, which average over the posterior:
 
@@ -665,8 +679,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
         weighted = is_given_weights(name, log_likelihood, sample_weight)
         return CustomModel(
-            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names
-        ), given
+            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names,
+            given.variables,
+        ), given  # fmt: skip
 
     @result
     def n_iter_(self) -> int:

@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_floats
 from skpmd._runtime.threads import each
 from skpmd.engine.edges import NotANumberError
@@ -28,11 +29,13 @@ class CustomModel(Model):
         What errors call ``log_likelihood``, which may be the sum of another function.
     names : list of str, optional
         Of the coordinates; there have to be as many.
+    variables : dict of str to Variable, optional
+        Parameters by which functions may take parts of theta.
     """
 
     def __init__(
         self, log_likelihood, log_prior, sample_prior, weighted,
-        likelihood_name="log_likelihood", names=None,
+        likelihood_name="log_likelihood", names=None, variables=None,
     ):  # fmt: skip
         check_arguments(likelihood_name, log_likelihood, "theta, X, y")
         check_arguments("log_prior", log_prior, "theta")
@@ -42,7 +45,7 @@ class CustomModel(Model):
         self._sample_prior = sample_prior
         self._weighted = weighted
         self._likelihood_name = likelihood_name
-        self._names = names
+        self._names, self.variables = names, variables
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
     def sample_prior(self, rng, m):
@@ -82,7 +85,9 @@ class CustomModel(Model):
 
         def of(some):
             with noted(self._likelihood_name, some):
-                values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
+                values = self._log_likelihood(
+                    with_names(some, self.variables), batch.X, batch.y, **weight
+                )
             return _vector(self._likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))

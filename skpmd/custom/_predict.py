@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import check_rows_of_fit
 from skpmd._base.mean_draws import MeanDraws, some_particles
+from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, weighted_quantile
 from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
@@ -35,6 +36,10 @@ from skpmd.engine.particles import random_draws
 _N_DRAWS = 4000
 # All rows have the same stream of random numbers: a row's answer is then that of the row alone.
 _SEED = 0
+_TARGETS = {  # Functions that predictions need, and what they return.
+    "predict_mean": "predict_mean(theta, X), the mean of y for each particle and row, (m, n)",
+    "sample_targets": "sample_targets(theta, X, rng), a y drawn for each particle and row, (m, n)",
+}
 
 
 def _needs(*parameters):
@@ -43,8 +48,8 @@ def _needs(*parameters):
     def check(estimator):
         if all(getattr(estimator, name, None) is None for name in parameters):
             raise AttributeError(
-                f"It is there with {' or '.join(parameters)} only: give ParticleMirrorDescent such "
-                "a function, for example by set_params."
+                f"It needs {', or '.join(_TARGETS[name] for name in parameters)}: give "
+                "ParticleMirrorDescent such a function, for example by set_params."
             )
         return True
 
@@ -328,7 +333,7 @@ class CustomPredictions:
         if target == "auto":
             target = "mean" if self.sample_targets is None else "y"
         if getattr(self, needed[target]) is None:
-            raise ValueError(f"target={target!r} needs {needed[target]}: give such a function.")
+            raise ValueError(f"target={target!r} needs {_TARGETS[needed[target]]}: give it.")
         return (self._over_draws if target == "y" else self._over_means)(X, reduce)
 
     def _over_means(self, X, reduce):
@@ -359,7 +364,7 @@ class CustomPredictions:
     def _mean_table(self, theta, batch):
         """Means under each particle, (m, n) or (m, n, t)."""
         with noted("predict_mean", theta):
-            values = self.predict_mean(theta.copy(), batch.X)
+            values = self.predict_mean(with_names(theta.copy(), self.posterior_.variables), batch.X)
         table = values_table("predict_mean", values, len(theta), count(batch))
         return _no_nan("predict_mean", table)
 
@@ -379,7 +384,8 @@ class CustomPredictions:
     def _targets(self, theta, batch, rng, numbers=True):
         """A draw of y under each particle, (m, n) or (m, n, t)."""
         with noted("sample_targets", theta):
-            values = self.sample_targets(theta.copy(), batch.X, rng)
+            theta = with_names(theta, self.posterior_.variables)
+            values = self.sample_targets(theta, batch.X, rng)
         return values_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
 
 

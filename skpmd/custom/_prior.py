@@ -22,6 +22,7 @@ from scipy import stats
 
 from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.results import Shown
+from skpmd._export import Variable
 from skpmd._runtime.call import phase
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.edges import NotANumberError, Unbounded, edges, without_errors
@@ -57,6 +58,8 @@ class PriorFunctions(NamedTuple):
     agree: bool = False
     support: tuple | None = None  # Lower and upper edges of the coordinates, where known.
     density: FittedDensity | None = None  # What stands for an earlier posterior.
+    variables: dict | None = None  # Parameters that functions take parts of theta by.
+    coords: Any = None  # Labels along the axes of these.
 
     @property
     def pareto_k(self):
@@ -90,13 +93,14 @@ def prior_functions(prior, log_prior, sample_prior, names=None):
         raise ValueError(f"prior and {both} are both given: set one of them to None.")
     if isinstance(prior, Mapping):
         functions = _of_distributions(prior)
-        return functions if names is None else functions._replace(names=names)
+        return functions if names is None else _renamed(functions, names)
     posterior = posterior_of_prior(prior)
     if not isinstance(posterior, Posterior):
         raise TypeError(
             "prior must be a dict of distributions of scipy.stats, a Posterior or a fitted "
             f"estimator that has one, got {type(posterior).__name__}."
         )
+    variables, coords = (posterior.variables, posterior.coords) if names is None else (None, None)
     names = list(posterior.names) if names is None else names
     places = coordinates_named(posterior, names)
     density, support = posterior.fitted_density(places), posterior.support
@@ -107,7 +111,19 @@ def prior_functions(prior, log_prior, sample_prior, names=None):
         agree=True,
         support=None if support is None else tuple(edge[places] for edge in support),
         density=density,
+        variables=variables or {name: Variable(np.array(j)) for j, name in enumerate(names)},
+        coords=coords,
     )
+
+
+def _renamed(functions, names):
+    """The functions with other names of coordinates; parameters keep theirs."""
+    coords = {
+        one.dims[0]: [names[j] for j in one.columns if j < len(names)]
+        for one in functions.variables.values()
+        if len(one.dims) == 1
+    }
+    return functions._replace(names=names, coords=coords)
 
 
 def _of_distributions(prior):
@@ -116,6 +132,11 @@ def _of_distributions(prior):
     if not parts:
         raise ValueError("prior holds no distribution: give one or more.")
     ends = np.cumsum([len(part.names) for part in parts])[:-1]
+    variables, last = {}, 0
+    for name, part in zip(prior, parts, strict=True):
+        first, last = last, last + len(part.names)
+        dims = tuple(f"{name}_dim_{k}" for k in range(len(part.shape)))  # As ArviZ has them.
+        variables[name] = Variable(np.arange(first, last).reshape(part.shape), dims)
 
     def log_prior(theta):
         pieces = np.split(theta, ends, axis=1)
@@ -130,7 +151,9 @@ def _of_distributions(prior):
         raise ValueError(f"prior names a coordinate twice: {names}.")
     lower, upper = zip(*(part.support for part in parts), strict=True)
     support = np.concatenate(lower), np.concatenate(upper)
-    return PriorFunctions(log_prior, sample_prior, names, agree=True, support=support)
+    return PriorFunctions(
+        log_prior, sample_prior, names, agree=True, support=support, variables=variables
+    )
 
 
 class _Part(NamedTuple):
@@ -138,6 +161,7 @@ class _Part(NamedTuple):
     log_density: Any  # Of points (m, k); (m,).
     sample: Any  # Of a generator and m; (m, k).
     support: tuple  # Lower and upper edges, (k,) each.
+    shape: tuple  # Of the parameter.
 
 
 def _part(name, distribution):
@@ -151,6 +175,7 @@ def _part(name, distribution):
             lambda x: distribution.logpdf(x).reshape(len(x)),
             lambda rng, m: distribution.rvs(size=m, random_state=rng).reshape(m, d),
             (np.full(d, -np.inf), np.full(d, np.inf)),
+            (d,),
         )
     is_family = isinstance(distribution, stats.rv_continuous)  # Without its parameters.
     if is_family or not (hasattr(distribution, "logpdf") and hasattr(distribution, "support")):
@@ -184,6 +209,7 @@ def _part(name, distribution):
         # A draw that has been rounded to an edge may have no density there.
         lambda rng, m: np.clip(draw(rng, (m, *shape)), *inside).reshape(m, size),
         (lower.ravel(), upper.ravel()),
+        shape,
     )
 
 
@@ -216,7 +242,10 @@ def shown_of(prior, given, found=None):
     """
     log_prior = given.log_prior if prior.has_more_edges else None
     support = prior.support if found is None else found
-    return Shown(names=given.names, support=support, log_prior=log_prior)
+    return Shown(
+        names=given.names, variables=given.variables, coords=given.coords, support=support,
+        log_prior=log_prior,
+    )  # fmt: skip
 
 
 def edges_given_rows(model, batches, outcome, support):

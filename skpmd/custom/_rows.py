@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from skpmd._base.parameters import with_names
 from skpmd._base.validation import checked_weights
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import BlockTable
@@ -134,7 +135,7 @@ def pointwise_table(model, pointwise, theta, batch):
         return np.column_stack([model.log_likelihood(theta, row) for row in single])
 
     def of(some):
-        values = pointwise(some.copy(), batch.X, batch.y)
+        values = pointwise(with_names(some, model.variables), batch.X, batch.y)
         table = values_table(_POINTWISE, values, len(some), count(batch), by_targets=False)
         wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
         refuse_no_numbers(_POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
+from skpmd._base.parameters import ParameterDraws, columns_of, with_names
 from skpmd._base.utils import as_generator, check_n_draws, check_points, check_probabilities
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, RandomState
 from skpmd.linear._design import normal_nodes
@@ -103,6 +104,31 @@ class GaussianPosterior:
             raise AttributeError(_NO_TABLE.format(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __getitem__(self, name: str) -> ParameterDraws:
+        """A parameter, or a coordinate, by its name; see `Posterior`.
+
+        Parameters
+        ----------
+        name : str
+            A parameter, which may be an array, or one of ``names``.
+
+        Returns
+        -------
+        ParameterDraws
+            With ``mean()``, ``std()``, ``quantile(q)`` and ``interval(level)``, but no draws.
+
+        Raises
+        ------
+        KeyError
+            If there is no such name.
+        """
+        columns = columns_of(name, self.variables or {}, self.names)
+        places = columns.ravel()
+        part = GaussianPosterior(self.loc[places], self.scale[places], [name] * len(places))
+        return ParameterDraws(part, columns.shape)
+
+    __iter__ = None  # By names there is no first.
+
     def mean(self) -> Array:
         """Posterior mean, shape (d,).
 
@@ -174,7 +200,8 @@ class GaussianPosterior:
         rng, total = np.random.default_rng(0), 0.0
         block = max(1, _BLOCK // len(self.loc))
         for start in range(0, n, block):
-            total = total + np.sum(f(self.sample(min(block, n - start), rng)), axis=0)
+            draws = with_names(self.sample(min(block, n - start), rng), self.variables)
+            total = total + np.sum(f(draws), axis=0)
         return total / n
 
     def sample(

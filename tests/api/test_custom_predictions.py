@@ -315,7 +315,7 @@ def test_methods_are_there_where_they_can_be(given, methods):
     for name in set(every) - set(methods):
         with pytest.raises(AttributeError) as error:
             getattr(model, name)
-        assert f"It is there with {every[name]}" in str(error.value.__cause__)
+        assert f"It needs {every[name]}" in str(error.value.__cause__)
     for name in methods:
         with pytest.raises(NotFittedError):
             getattr(model, name)(X)

@@ -40,6 +40,7 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     assert_type(model.posterior_, Posterior)
     assert_type(avg_comparisons(model, X, {0: 2.0}, comparison="odds_ratio"), Effects)
     assert_type(model.posterior_.interval(0.9), NDArray[Any])
+    assert_type(model.posterior_["coef"].mean(), NDArray[Any])
     model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
     probability, interval = model.predict_proba(X, return_interval=0.9)
     model.predict_proba(X).argmax(axis=1)
