@@ -364,7 +364,7 @@ class CustomPredictions:
     def _mean_table(self, theta, batch):
         """Means under each particle, (m, n) or (m, n, t)."""
         with noted("predict_mean", theta):
-            values = self.predict_mean(with_names(theta.copy(), self.posterior_.variables), batch.X)
+            values = self.predict_mean(with_names(theta, self.posterior_.variables), batch.X)
         table = values_table("predict_mean", values, len(theta), count(batch))
         return _no_nan("predict_mean", table)
 
