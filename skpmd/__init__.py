@@ -48,9 +48,9 @@ _HOMES = {
     "show_versions": "_show_versions",
 }
 _MODULES = (
-    "custom", "data", "decision", "engine", "formula", "lda", "linear", "metrics", "mixture",
-    "model_comparison", "persistence", "plot", "posterior", "predictive", "skpro", "sparse_gp",
-    "streams", "wrappers",
+    "custom", "data", "decision", "effects", "engine", "formula", "lda", "linear", "metrics",
+    "mixture", "model_comparison", "persistence", "plot", "posterior", "predictive", "skpro",
+    "sparse_gp", "streams", "wrappers",
 )  # fmt: skip
 __all__ = ["__version__", *_HOMES]
 

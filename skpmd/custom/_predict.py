@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import check_rows_of_fit
+from skpmd._base.mean_draws import MeanDraws, some_particles
 from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_generator, check_level, check_n_draws, warn, weighted_quantile
 from skpmd._base.validation import checked_weights
@@ -340,13 +341,32 @@ class CustomPredictions:
         theta, weights = self._with_weight
 
         def of(batch):
-            with noted("predict_mean", theta):
-                values = self.predict_mean(with_names(theta, self.posterior_.variables), batch.X)
-            table = values_table("predict_mean", values, len(theta), count(batch))
-            return reduce(_no_nan("predict_mean", table), weights)
+            return reduce(self._mean_table(theta, batch), weights)
 
         with self._threads():
             return np.concatenate(each(of, parts_of_table(X, None, len(theta))))
+
+    @available_if(_needs("predict_mean"))
+    def _draws_of_mean(self, sides, n_draws, by):
+        check_is_fitted(self)
+        theta, weights = self._with_weight
+        chosen, weights = some_particles(weights, n_draws)
+        theta, out = theta[chosen], []
+        for X in sides:
+            X, start, found = self._data(X, None, reset=False)[0], 0, MeanDraws(by)
+            for batch in parts_of_table(X, None, len(theta)):
+                rows = slice(start, start := start + count(batch))
+                table = self._mean_table(theta, batch).swapaxes(0, 1)
+                found.add(table.reshape(*table.shape[:2], -1), rows)
+            out.append(found.whole())
+        return np.stack(out), weights
+
+    def _mean_table(self, theta, batch):
+        """Means under each particle, (m, n) or (m, n, t)."""
+        with noted("predict_mean", theta):
+            values = self.predict_mean(with_names(theta, self.posterior_.variables), batch.X)
+        table = values_table("predict_mean", values, len(theta), count(batch))
+        return _no_nan("predict_mean", table)
 
     def _over_draws(self, X, reduce):
         """``reduce(table, weights)`` of draws of y, for one row after another."""

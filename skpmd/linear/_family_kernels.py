@@ -51,6 +51,20 @@ def _exponential(x, scratch, length):
 
 
 @njit(**_KERNEL, error_model="numpy")
+def exponentials(x, is_logistic):
+    """e^x, or 1 / (1 + e^-x), of numbers (n,) in place, in a third of the time of NumPy."""
+    scratch, sign = np.empty(_LANES), -1.0 if is_logistic else 1.0
+    for start in range(0, len(x), _LANES):
+        some = x[start : start + _LANES]
+        for j in range(len(some)):
+            some[j] *= sign
+        _exponential(some, scratch, len(some))
+        if is_logistic:
+            for j in range(len(some)):
+                some[j] = 1.0 / (1.0 + some[j])
+
+
+@njit(**_KERNEL, error_model="numpy")
 def _logarithm(x, exponent, power, length):
     """Logarithm of up to 128 positive numbers in place; see the kernel of this name there.
 

@@ -103,6 +103,11 @@ class GLMPredictions(RegressorMixin):
         )  # fmt: skip
         return found if effects is None else found.with_effects(effects)
 
+    def _draws_of_mean(self, sides, n_draws, by):
+        with self._threads():
+            found = [self.predict_proba(X)._draws_of_mean(n_draws, by) for X in sides]
+        return np.stack([values for values, _ in found]), found[0][1]
+
     @row_by_row
     def predict_interval(
         self, X: MatrixLike, level: float = 0.9, target: Literal["y", "mean"] = "y"

@@ -389,11 +389,13 @@ class GroupedMixture(FamilyMixture):
 
     def sample_groups(self, n_samples, rng, chosen=None):
         """Draws (n_samples, n) with one particle for all rows; see `RowEffects.drawn`."""
-        part = copy(self)
-        chosen, part._effects = self._effects.drawn(n_samples, rng, chosen)
-        part.coefficients, part.dispersion = self.coefficients[chosen], self.dispersion[chosen]
-        part.weights = np.full(n_samples, 1.0 / n_samples)
+        chosen, effects = self._effects.drawn(n_samples, rng, chosen)
+        part = super()._given(chosen, rng).with_effects(effects)
         return part._drawn(n_samples, rng, np.arange(n_samples)[None])
+
+    def _given(self, chosen, rng):
+        effects = self._effects.drawn(len(chosen), rng, chosen)[1]
+        return super()._given(chosen, rng).with_effects(effects)
 
     def _part(self, rows):
         return super()._part(rows).with_effects(self._effects.part(rows))

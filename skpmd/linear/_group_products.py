@@ -64,7 +64,9 @@ def _search(is_count, eta, y, weight, x, lower, z, root, room):
         value, product = 0.0, 1.0
         for i in range(q):
             value -= 0.5 * ahead[i] * ahead[i]
-            effect[i], slope[i], h[i] = 0.0, 0.0, 0.0
+            effect[i], slope[i] = 0.0, 0.0
+            for j in range(q):
+                h[i, j] = 0.0
             for j in range(i + 1):
                 effect[i] += lower[i, j] * ahead[j]
         for r in range(n):
@@ -201,19 +203,23 @@ def integrate(
             most = max(most, first[rule[g] + 1] - first[rule[g]])
             N_most = max(N_most, first_of_axis[rule[g] + 1] - first_of_axis[rule[g]])
     L = _LANES
-    eta, mode, root = np.empty(longest), np.empty((L, q)), np.zeros((L, q, q))
+    # Assignments to slices, and products of arrays, would each compile some functions more.
+    eta, mode, root = np.zeros(longest), np.zeros((L, q)), np.zeros((L, q, q))
     tri, back, load = np.zeros((L, q, q)), np.zeros((L, q, q)), np.zeros((L, q, q))
-    a, b = np.ones((longest, L)), np.zeros((longest, L))
-    of_factors, scratch = (
-        np.empty(longest * q * N_most * L),
-        np.empty(max(longest * q, 1) * N_most * L),
-    )
-    of_nodes, power = np.empty((4, most, L)), np.empty(most * L)
-    sums, of_rows, gain = np.empty((q + 1, L)), np.empty((q, q + 1, L)), np.empty((q, L))
-    constant, total, at_node = np.empty(L), np.empty(L), np.empty((q, L))
+    a, b = np.zeros((longest, L)), np.zeros((longest, L))
+    of_factors, scratch = np.zeros(longest * q * N_most * L), np.zeros(longest * q * N_most * L)
+    of_share, power = np.zeros(most * L), np.zeros(most * L)
+    share, product = of_share.reshape((most, L)), np.zeros((most, L))
+    prefix, beside = np.zeros((most, L)), np.zeros((most, L))
+    sums, of_rows, gain = np.zeros((q + 1, L)), np.zeros((q, q + 1, L)), np.zeros((q, L))
+    constant, total, at_node = np.zeros(L), np.zeros(L), np.zeros((q, L))
     across, centre = np.zeros((q, q, L)), np.zeros((q, L))
-    none, all_, room = np.zeros(L), np.ones(L), np.empty((4 + 2 * q, q))
-    of_moments = np.empty((moments.shape[1], L))
+    none, all_, room = np.zeros(L), np.zeros(L), np.zeros((4 + 2 * q, q))
+    of_moments = np.zeros((moments.shape[1], L))
+    for i in range(L):
+        all_[i] = 1.0
+        for r in range(longest):
+            a[r, i] = 1.0
     for low in range(0, m, L):
         some = min(L, m - low)
         for i in range(some):
@@ -228,14 +234,16 @@ def integrate(
             lo, hi, r0 = starts[g], starts[g + 1], rule[g]
             n, t = hi - lo, axis[first_of_axis[r0] : first_of_axis[r0 + 1]]
             N, K, head = len(t), first[r0 + 1] - first[r0], first[r0]
-            z, share, product = nodes[:, head : head + K], of_nodes[0], of_nodes[1]
-            prefix, other = of_nodes[2], of_nodes[3]
-            factors, far = of_factors[: n * q * N * L].reshape((n, q, N, L)), 0.0
-            gain[:] = 0.0
+            z, flat, far = nodes[:, head : head + K], of_factors[: n * q * N * L], 0.0
+            factors = flat.reshape((n, q, N, L))
+            for j in range(q):
+                for i in range(L):
+                    gain[j, i] = 0.0
             for i in range(some):  # Lanes beyond have what others left there, which nobody reads.
                 for r in range(n):
                     eta[r] = table[lo + r, low + i]
-                mode[i] = start[g]
+                for j in range(q):
+                    mode[i, j] = start[g, j]
                 _search(
                     is_count,
                     eta,
@@ -287,9 +295,9 @@ def integrate(
                             factors[r, k, c, i] = sign * one * t[c]
                     far = max(far, width) if width == width else math.inf
             if not far < _MAX:
-                values[g, low : low + some] = math.nan
+                for i in range(some):
+                    values[g, low + i] = math.nan
                 continue
-            flat = factors.reshape(n * q * N * L)
             _exponential(flat, flat, scratch)
             chunk = max(1, int(0.5 * _MAX_PRODUCT / (far + 1.0)))
             for k in range(K):
@@ -315,10 +323,10 @@ def integrate(
             for r in range(0, 0 if is_count else n, 2):  # Tables are gone through once for two.
                 after = min(r + 1, n - 1)
                 size = _expand(factors[r], b[r], prefix)
-                _expand(factors[after], b[after] if after > r else none, other)
+                _expand(factors[after], b[after] if after > r else none, beside)
                 one, two = a[r], a[after] if after > r else all_
                 for k in range(size):
-                    given, more = prefix[k], other[k]
+                    given, more = prefix[k], beside[k]
                     for c in range(N):
                         whole, factor, f = (
                             product[k * N + c],
@@ -342,7 +350,7 @@ def integrate(
                     own, whole = share[k], product[k]
                     for i in range(L):
                         own[i] -= whole[i] - total[i]
-            flat = share[:K].reshape(K * L)
+            flat = of_share[: K * L]
             _exponential(flat, flat, power)
             for i in range(L):
                 total[i] = 0.0
@@ -362,7 +370,9 @@ def integrate(
                 for i in range(L):
                     own[i] /= total[i]
             if order == 2:
-                of_moments[:] = 0.0
+                for e in range(len(of_moments)):
+                    for i in range(L):
+                        of_moments[e, i] = 0.0
                 for k in range(K):
                     own, e = share[k], q
                     for j in range(q):
@@ -372,17 +382,26 @@ def integrate(
                             mean[i] += own[i] * one[i]
                             cube[i] += own[i] * one[i] * one[i] * one[i]
                         for h in range(j + 1):
-                            square, other = of_moments[e], at_node[h]
+                            square, more = of_moments[e], at_node[h]
                             for i in range(L):
-                                square[i] += own[i] * one[i] * other[i]
+                                square[i] += own[i] * one[i] * more[i]
                             e += 1
-                moments[g, :, low : low + some] = of_moments[:, :some]
+                for e in range(len(of_moments)):
+                    for i in range(some):
+                        moments[g, e, low + i] = of_moments[e, i]
                 continue
-            of_rows[:] = 0.0
+            for j in range(q):
+                for k in range(q + 1):
+                    for i in range(L):
+                        of_rows[j, k, i] = 0.0
             if is_count:
-                other[:K] = share[:K]
-                _reduce(other, t, K, sums)
-                gain[:] = sums[1:]
+                for k in range(K):
+                    for i in range(L):
+                        beside[k, i] = share[k, i]
+                _reduce(beside, t, K, sums)
+                for j in range(q):
+                    for i in range(L):
+                        gain[j, i] = sums[1 + j, i]
             for r in range(n):
                 size, of_a = _expand(factors[r], b[r], prefix), a[r]
                 for k in range(size):
@@ -404,7 +423,9 @@ def integrate(
                         for j in range(q):
                             sums[1 + j, i] = often * gain[j, i] - sums[1 + j, i]
                 elif y[lo + r] <= 0.0:
-                    sums *= -1.0
+                    for k in range(q + 1):
+                        for i in range(L):
+                            sums[k, i] = -sums[k, i]
                 for i in range(some):
                     by_table[lo + r, low + i] = sums[0, i]
                 for j in range(q):

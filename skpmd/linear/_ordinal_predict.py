@@ -10,10 +10,12 @@ from scipy.special import entr, log_expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.mean_draws import MeanDraws, some_particles
 from skpmd._base.utils import weighted_quantile
 from skpmd._typing import Array
 from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
+from skpmd.linear._family import exponentials
 from skpmd.linear._family_kernels import average_cumulative
 from skpmd.linear._kernels_single import LANES
 
@@ -29,9 +31,7 @@ class OrderedPredictions:
 
     def _log_averages(self, X):
         b, cut, weights = self._averaged
-        near = np.clip(cut, -_FAR, _FAR)
-        raised, gaps = np.exp(-near), np.ones(cut.shape)
-        gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
+        raised, gaps = _raised(cut)
         with np.errstate(divide="ignore"):
             log_weights = np.log(weights)
 
@@ -69,6 +69,32 @@ class OrderedPredictions:
             return np.stack([total, sum((weights * entr(one)).sum(axis=1) for one in of_class)])
 
         return self._by_rows(entropies, b, self._known(X), 2)
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        check_is_fitted(self)
+        some, weights = self._particles_averaged
+        chosen, weights = some_particles(weights, n_draws)
+        b, cut = self._parts(self.posterior_.particles[some][chosen])
+        raised, gaps, first, out = *_raised(cut), cut.shape[1] == 1, []
+        for X in sides:
+            X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
+            if effects is not None:
+                effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
+            found = MeanDraws(by)
+
+            def add(table, rows, found=found):
+                rate, above, of_class = exponentials(table), 1.0, []
+                for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
+                    odds = rate * edge
+                    below = 1.0 / (1.0 + odds)
+                    of_class.append(gap * above * below)
+                    above = odds * below
+                found.add(np.stack([*of_class, above][first:]).T, rows)
+                return 0.0
+
+            self._by_rows(add, b, (X, offset, effects))
+            out.append(found.whole())
+        return np.stack(out), weights
 
     def _draw(self, X, n_samples, rng, chosen=None):
         X, offset, effects = self._known(self._validated(X))
@@ -158,6 +184,13 @@ class OrdinalPredictions(OrderedPredictions):
     def cutpoints_std_(self) -> Array:
         """Posterior standard deviations of the cutpoints, shape (n_classes - 1,)."""
         return self._parts(self.posterior_.std()[None])[1][0]
+
+
+def _raised(cut):
+    """What `average_cumulative` needs of cutpoints (m, K - 1), both of this shape."""
+    near, gaps = np.clip(cut, -_FAR, _FAR), np.ones(cut.shape)
+    gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
+    return np.exp(-near), gaps
 
 
 def _edges(cut):

@@ -8,6 +8,7 @@ from scipy.special import entr, expit, log_expit, log_softmax, logsumexp, softma
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.mean_draws import N_DRAWS, MeanDraws, some_particles
 from skpmd._base.utils import as_generator, check_n_draws, weighted_quantile
 from skpmd._base.validation import (
     encode_known,
@@ -29,12 +30,14 @@ from skpmd.linear._averages import (
 )
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
+from skpmd.linear._family import exponentials, sigmoids
 from skpmd.linear._grouped_softmax import ClassEffects
 from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
 from skpmd.linear._response import Classes
 
-_TABLE = 1 << 20  # At most this many probabilities are in memory at a time.
+# At most this many probabilities are in memory, or in a cache, at a time.
+_TABLE, _CACHED = 1 << 20, 1 << 17
 
 
 class ClassPredictions(OrderedPredictions):
@@ -120,6 +123,38 @@ class ClassPredictions(OrderedPredictions):
             return np.stack([of_average, weights @ entr(proba).sum(axis=0)])
 
         return self._reduced(X, entropies)
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        check_is_fitted(self)
+        if self._are_ordered:
+            return super()._draws_of_mean(sides, n_draws, by)
+        posterior, chosen, out = self.posterior_, None, []
+        if isinstance(posterior, GaussianPosterior):
+            n = n_draws or N_DRAWS
+            theta = self._own(posterior.sample(n, np.random.default_rng(0)))
+            weights = np.full(n, 1.0 / n)
+        else:
+            some, weights = self._particles_averaged
+            chosen, weights = some_particles(weights, n_draws)
+            theta = own_particles(posterior)[some][chosen]
+        given = theta, self._state.fit_intercept, len(self.classes_), self._units
+        for X in sides:
+            X, effects, found = self._validated(X).astype(np.float64), None, MeanDraws(by)
+            if self._groups_of_fit is not None:
+                X, *_, codes = self._split(X)
+                effects = self._effects_of(X, codes)
+            if effects is not None:
+                effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
+            for rows, table in _logit_tables(X, *given, effects, _CACHED):
+                if len(table) > 1:
+                    table = np.ascontiguousarray(table)
+                    table = exponentials(table - table.max(axis=0))
+                    table /= table.sum(axis=0)
+                else:
+                    table = sigmoids(table)
+                found.add(table.transpose(2, 1, 0), rows)
+            out.append(found.whole())
+        return np.stack(out), weights
 
     def _draw(self, X, n_samples, rng):
         if self._are_ordered:
@@ -266,7 +301,7 @@ def _tables(X, points, fit_intercept, n_classes, units, effects=None):
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None):
+def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, size=_TABLE):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
     ``points`` are m particles in ``units``, or in the given ones where these are None, or a
@@ -279,7 +314,7 @@ def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None):
         coefficients = points[:, : n_rows * width].reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:
             coefficients = at_zero(coefficients, units.shift)
-    step = max(1, _TABLE // (m * n_classes))
+    step = max(1, size // (m * n_classes))
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
         if by_nodes:

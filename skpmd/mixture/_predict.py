@@ -9,6 +9,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.mean_draws import MeanDraws, some_particles
 from skpmd._base.predictions import ClassProbabilities
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -92,6 +93,17 @@ class MixturePredictions(MixtureQueries, ClassProbabilities):
         log_weights, particles = self._labelling_particles()
         with self._threads():
             return averages(particles, np.exp(log_weights), rows)
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        log_weights, particles = self._labelling_particles()
+        chosen, weights = some_particles(softmax(log_weights), n_draws)
+        particles, out = particles.select(chosen), []
+        for X in sides:
+            found = MeanDraws(by)
+            for rows, joint in log_joints(particles, self._rows(X)):
+                found.add(softmax(joint, axis=2), rows)
+            out.append(found.whole())
+        return np.stack(out), weights
 
     @row_by_row
     def predict(self, X: MatrixLike) -> Array:

@@ -5,6 +5,7 @@ it. The data are in attributes, and ``plot(ax=...)`` draws them again. These cla
 install skpmd[plot]``.
 """
 
+from skpmd.plot._effects import EffectsDisplay
 from skpmd.plot._group_effects import GroupEffectsDisplay
 from skpmd.plot._intervals import PosteriorIntervalDisplay
 from skpmd.plot._mixture_density import MixtureDensityDisplay
@@ -15,6 +16,7 @@ from skpmd.plot._reliability import ReliabilityDisplay
 from skpmd.plot._topics import TopicDisplay
 
 __all__ = [
+    "EffectsDisplay",
     "GroupEffectsDisplay",
     "MixtureDensityDisplay",
     "PairDisplay",

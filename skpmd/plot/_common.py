@@ -22,6 +22,7 @@ _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
 _LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
+_ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
 _MANY = 2000  # So many points are one image in files of vectors.
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
@@ -73,6 +74,31 @@ class Display:
             elif name == "plot":
                 returns = _RETURNS.format(cls.__name__, "Itself.")
                 function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
+
+    def _draw_forest(self, ax, of_all, color, point_kw, line_kw):
+        """Named points with two intervals, and a line at ``null``, drawn.
+
+        ``of_all`` are how many there are and what they are called.
+        """
+        n, longest = len(self.names), max(map(len, short_names(self.names)))
+        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
+        null = getattr(self, "null", 0.0)
+        self.null_line_ = self.ax_.axvline(
+            null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
+        )
+        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
+            self.ax_,
+            self.names,
+            self.center,
+            ((self.outer, 1.0), (self.inner, 2.8)),
+            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
+            {"color": color, **(line_kw or {})},
+            9.0,
+        )
+        inner, outer = (percent(level) for level in self.levels)
+        self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
+        if title := sentence_of_hidden(n, *of_all):
+            self.ax_.set_title(title, fontsize="medium")
 
 
 class PosteriorDisplay(Display):

@@ -11,20 +11,12 @@ from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike, Estimator
 from skpmd.plot._common import (
     BLUE,
-    GREY,
     Display,
     check_levels,
-    draw_rows,
     matplotlib,
-    one_axes,
-    percent,
-    sentence_of_hidden,
-    short_names,
-    with_defaults,
 )
 from skpmd.wrappers import inside
 
-_ROW, _FRAME = 0.2, 1.3  # Inches of a figure for each row, and for what is around them.
 _KINDS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds",
           "softmax": "log odds against the first class"}  # fmt: skip
 
@@ -163,21 +155,5 @@ class GroupEffectsDisplay(Display):
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
         """
-        n, longest = len(self.names), max(map(len, short_names(self.names)))
-        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
-        self.null_line_ = self.ax_.axvline(0.0, color=GREY, linewidth=1.0, linestyle="--", zorder=0)
-        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
-            self.ax_,
-            self.names,
-            self.center,
-            ((self.outer, 1.0), (self.inner, 2.8)),
-            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
-            {"color": color, **(line_kw or {})},
-            9.0,
-        )
-        inner, outer = (percent(level) for level in self.levels)
-        self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
-        title = sentence_of_hidden(n, self.n_groups, "groups")
-        if title:
-            self.ax_.set_title(title, fontsize="medium")
+        self._draw_forest(ax, (self.n_groups, "groups"), color, point_kw, line_kw)
         return self

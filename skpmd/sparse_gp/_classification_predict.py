@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logit, ndtri, softmax
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.mean_draws import N_DRAWS, normal_draws, refuse_many
 from skpmd._base.predictions import ClassProbabilities
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import row_by_row
@@ -96,7 +97,36 @@ class ClassifierPredictions(ClassProbabilities):
             ends[rows] = np.moveaxis(np.quantile(shares, tails, axis=0), 0, -1).transpose(1, 0, 2)
         return ends
 
+    def _draws_of_mean(self, sides, n_draws, by):
+        """Probabilities under draws of the processes, jointly at all rows, in opposite pairs."""
+        check_is_fitted(self)
+        sides = [self._rows_checked(X) for X in sides]
+        refuse_many(sum(map(len, sides)))
+        state, X, found, shares = self._state, np.concatenate(sides), [], []
+        model, theta, C = state.model, state.particles.theta, state.model.n_processes
+        for i, weight in enumerate(state.weights):
+            pairs, log_p = max(1, round(0.5 * weight * (n_draws or N_DRAWS))), []
+            for k in range(i * C, (i + 1) * C):
+                mean, covariance = model.predict(theta[k], self._conditionals()[k], X, joint=True)
+                f = normal_draws(mean[:, 0], covariance, pairs, k)
+                noise = np.repeat(model.covariance.noise(theta[k], X), 2 * pairs)
+                one, slope, curvature = (np.empty(f.size) for _ in range(3))
+                log_expectations(np.ones(f.size), f.ravel(), noise, one, slope, curvature)
+                log_p.append(one.reshape(f.shape))
+            table = np.stack(log_p, axis=-1)
+            found.append(np.exp(table) if C == 1 else softmax(table, axis=-1))
+            shares.append(np.full(2 * pairs, 0.5 * weight / pairs))
+        values = np.concatenate(found, axis=1).reshape(len(sides), len(sides[0]), -1, C)
+        if by is not None:
+            values = np.einsum("gn,snmk->sgmk", by.matrix(), values)
+        return values, np.concatenate(shares)
+
     # ------------------------------------------------------------------ particles
+    def _rows_checked(self, X):
+        X = self._checked_data(X, **kind_of_rows(self._state.model.covariance.kernel), reset=False)
+        refuse_overflows("X", X)
+        return X
+
     def _conditionals(self):
         """q(u) of each process of each particle, factored."""
         if "conditionals" not in self._cache:
@@ -108,9 +138,7 @@ class ClassifierPredictions(ClassProbabilities):
     def _moments(self, X, noise=True):
         """Means and variances of f, with the kernel's noise or without, (m, C, n); weights (m,)."""
         check_is_fitted(self)
-        model, theta = self._state.model, self._state.particles.theta
-        X = self._checked_data(X, **kind_of_rows(model.covariance.kernel), reset=False)
-        refuse_overflows("X", X)
+        model, theta, X = self._state.model, self._state.particles.theta, self._rows_checked(X)
         out = np.empty((2, len(theta), len(X)))
         step = max(1, _CHUNK // model.n_inducing)
         with self._threads():

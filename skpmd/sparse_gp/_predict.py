@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import logsumexp
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
+from skpmd._base.mean_draws import N_DRAWS, normal_draws, refuse_many
 from skpmd._base.utils import (
     as_floats,
     as_generator,
@@ -275,6 +277,26 @@ class GaussianProcessPredictions:
                 draws += np.sqrt(noise[:, j, None]) * self._unit_noise(rng, draws.shape)
                 out[:, j, columns] = mean[:, j, None] + draws
         return out[:, 0] if self._n_targets == 1 else out
+
+    def _draws_of_mean(self, sides, n_draws, by):
+        """Draws of the function, jointly at all rows: pairs of opposite ones, of weights alike."""
+        sides, particles = [self._checked(X) for X in sides], self._weights()
+        (S, n), X = (len(sides), len(sides[0])), np.concatenate(sides)
+        refuse_many(len(X))
+        averages = np.eye(n) if by is None else by.matrix()
+        found, weights = [], []
+        for i, weight in enumerate(particles):
+            mean, covariance, _ = self._moments(i, X, joint=True)
+            pairs = max(1, round(0.5 * weight * (n_draws or N_DRAWS)))
+            whole = block_diag(*[averages] * S)
+            of_targets = [
+                normal_draws(whole @ mean[:, j], whole @ covariance[:, :, j] @ whole.T, pairs, i)
+                for j in range(self._n_targets)
+            ]
+            found.append(np.stack(of_targets, axis=-1))
+            weights.append(np.full(2 * pairs, 0.5 * weight / pairs))
+        values = np.concatenate(found, axis=1)
+        return values.reshape(S, -1, *values.shape[1:]), np.concatenate(weights)
 
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log density of the predictive distribution of each row at its target.

@@ -14,7 +14,16 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
-SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
+SHARED |= {
+    "_checks",
+    "_contrasts",
+    "_export",
+    "decision",
+    "effects",
+    "model_comparison",
+    "streams",
+    "wrappers",
+}
 SHARED |= {"_coherence", "_joined_rows", "_merge", "_typing", "data"}
 # These may import everything.
 TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}

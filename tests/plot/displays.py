@@ -13,7 +13,9 @@ from skpmd import (
     NormalMixture,
     Posterior,
 )
+from skpmd.effects import predictions
 from skpmd.plot import (
+    EffectsDisplay,
     GroupEffectsDisplay,
     MixtureDensityDisplay,
     PairDisplay,
@@ -87,5 +89,9 @@ CASES = {
     "statistic": (lambda **o: check(statistic="std", **o), 1),
     "topics": (lambda **o: TopicDisplay.from_estimator(topics(), n_words=3, **o), 2),
     "groups": (lambda **o: GroupEffectsDisplay.from_estimator(groups(), **o), 1),
+    "effects": (
+        lambda **o: EffectsDisplay.from_effects(predictions(groups(), [[1.0, 2.0]]), **o),
+        1,
+    ),
     "mixture": (lambda **o: MixtureDensityDisplay.from_estimator(mixture(), X[:, 2:3], **o), 1),
 }

@@ -22,6 +22,7 @@ from skpmd import (
 )
 from skpmd.data import ArrowBlocks, Blocks
 from skpmd.decision import BayesDecisionClassifier, bayes_action
+from skpmd.effects import Effects, avg_comparisons
 from skpmd.engine.model import Batch, Model
 from skpmd.formula import Design, design
 from skpmd.metrics import crps, interval_coverage, topic_coherence
@@ -37,6 +38,7 @@ def of_classes(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     assert_type(model, BayesianLogisticRegressionPMD)
     BayesianLogisticRegressionPMD(prior=model.posterior_)
     assert_type(model.posterior_, Posterior)
+    assert_type(avg_comparisons(model, X, {0: 2.0}, comparison="odds_ratio"), Effects)
     assert_type(model.posterior_.interval(0.9), NDArray[Any])
     assert_type(model.posterior_["coef"].mean(), NDArray[Any])
     model.coef_.mean(), model.predict(X[:2]).tolist(), model.predict_uncertainty(X).total
