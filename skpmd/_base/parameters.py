@@ -76,7 +76,7 @@ class NamedParameters(np.ndarray):
     def __getitem__(self, key):
         """The parameter of a name, (m, ...), or what an array has there."""
         plain = self.view(np.ndarray)
-        if not isinstance(key, str):
+        if not (isinstance(key, str) and self.variables):
             return plain[key]
         columns = columns_of(key, self.variables)
         places = columns.ravel()
@@ -87,6 +87,10 @@ class NamedParameters(np.ndarray):
     def __array_wrap__(self, array, context=None, return_scalar=False):
         """Results of arithmetic as plain arrays and numbers, but for arithmetic in place."""
         return self if array is self else np.asarray(array)[()]
+
+    def copy(self, order="C"):
+        """A copy, which has the names."""
+        return with_names(np.asarray(self), self.variables)
 
     def __reduce__(self):
         return with_names, (np.asarray(self), dict(self.variables))

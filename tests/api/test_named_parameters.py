@@ -130,6 +130,9 @@ def test_particles_with_names_are_an_array_as_before():
     assert type(theta.sum()) is type(theta[0, 0]) is np.float64
     changed = pickle.loads(pickle.dumps(theta))
     changed *= 2.0
+    np.testing.assert_array_equal(theta.copy()["mu"], theta["mu"])
+    with pytest.raises(IndexError, match="valid indices"):
+        theta.T["mu"]
     np.testing.assert_array_equal(changed["mu"], 2.0 * plain[:, 0])
     with pytest.raises(KeyError, match="no parameter 'tau'; there are: mu, z"):
         theta["tau"]
