@@ -174,10 +174,10 @@ def _of_levels(variable, column, given, sign):
     levels = list(getattr(column.dtype, "categories", sorted(set(some))))
     levels = [one for one in levels if one in set(some)]
     if isinstance(given, list):
-        levels, reference = [one for one in given if one in levels], given
+        levels, base = [one for one in given if one in levels], given
     else:
-        reference = [levels[0] if given is None else given] if levels else [given]
-    if unknown := [one for one in reference if one not in levels]:
+        base = [levels[0] if given is None else given] if levels else [given]
+    if unknown := [one for one in base if one not in levels]:
         raise ValueError(
             f"variables[{variable!r}] must name levels of the column, and {unknown[0]!r} is not "
             f"among {levels[:5]}."
@@ -187,7 +187,7 @@ def _of_levels(variable, column, given, sign):
             f"The column of variables={variable!r} has {len(levels)} levels, and 2 to "
             f"{_MAX_LEVELS} can be compared to one: give a pair of levels."
         )
-    levels = [reference[0], *(one for one in levels if one != reference[0])]
+    levels = [base[0], *(one for one in levels if one != base[0])]
     first = levels[0]
     return levels, [
         Contrast(f"{one} {sign} {first}", place, 0) for place, one in enumerate(levels) if place

@@ -134,10 +134,18 @@ class Parts:
 
 def as_rows(X, dtype=(np.float64, np.float32)):
     """A block's rows as an array or a CSR matrix of floats, whatever their values."""
-    return check_array(
-        X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
-        ensure_min_samples=0, input_name="X",
-    )  # fmt: skip
+    try:
+        return check_array(
+            X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
+            ensure_min_samples=0, input_name="X",
+        )  # fmt: skip
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(
+            f"Blocks of X hold numbers alone, and {error}: make numbers of words, of labels of groups "
+            "integers, or fit X in memory (of Dask, X.compute())."
+        ) from error
 
 
 def column_names_of(block):

@@ -168,6 +168,12 @@ class CrossedModel(GroupedModel):
         self._with_levels = batch, found
         return found
 
+    def look_for_exact_rows(self, batches):
+        """Of normal rows those of the model of one factor; see `GroupedNormal`."""
+        if not self.family.is_conjugate:
+            return super().look_for_exact_rows(batches)
+        return self.of_one.look_for_exact_rows([self._with_columns(batch) for batch in batches])
+
     def starts(self, batches):
         """The best of some sds where all levels are alike; see `LinearModel`."""
         if not self.prior.has_gaussian:

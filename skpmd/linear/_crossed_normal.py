@@ -12,6 +12,7 @@ from skpmd.linear._conditional import conditional_components
 from skpmd.linear._crossed_sums import MAX_RATIO, TABLE, Exact, RootGrid, Sums, table_between
 from skpmd.linear._dispersion import Levels
 from skpmd.linear._glm import definite
+from skpmd.linear._grouped_normal import EXACT
 from skpmd.linear._groups import GroupedModel
 from skpmd.linear._priors import precision_matrix
 
@@ -186,11 +187,7 @@ class _Search:
         at_mode = self._model.family.dispersions.natural(mode[None])
         is_exact = ratios_of(at_mode[:, 0], at_mode[:, 1:]).max() > _EXACT
         if is_exact or mode[0] < 0.1 - _FAR:
-            raise ValueError(
-                "y is an exact function of the columns and the groups, which leaves nothing to "
-                "learn sigma from: its posterior is improper. Leave out a factor of groups, or the "
-                "columns that y was computed from."
-            )
+            raise ValueError(EXACT)
         rows = [self._value(mode + side * _STEP * one)[1] for one in np.eye(k) for side in (1, -1)]
         hessian = np.subtract(rows[::2], rows[1::2]) / (2.0 * _STEP)
         cov = np.linalg.inv(definite(0.5 * (hessian + hessian.T)))

@@ -428,9 +428,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if self.slopes or len(labels) > 1:
             given = f"slopes={self.slopes!r}" if self.slopes else f"groups={self.groups!r}"
             raise ValueError(
-                f"{given}: y has {len(self.classes_)} classes, of which groups have intercepts, of "
-                "one factor. Leave others out, or fit one class against the others with "
-                "sklearn.multiclass.OneVsRestClassifier."
+                f"{given}: y has {len(self.classes_)} classes, and slopes and several factors are for "
+                "two classes. Set slopes=None and name one column in groups, or fit one class against "
+                "the others with sklearn.multiclass.OneVsRestClassifier."
             )
         names = tuple(str(label) for label in self.classes_[1:])
         factor, scale = str(self._name_of(self._factors[0])), float(self.group_prior_scale)

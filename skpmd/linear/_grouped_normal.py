@@ -13,6 +13,12 @@ from skpmd.linear._groups import GroupedModel
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.
+_EXACT = 1e-10  # Rows without a larger share of their length that nothing explains have no noise.
+EXACT = (
+    "y is an exact function of the columns and the groups, which leaves nothing to learn sigma from: "
+    "its posterior is improper. Leave out a factor of groups or its slopes, or the columns that y was "
+    "computed from."
+)
 _TABLE = 1 << 20  # Numbers of a table of particles and groups.
 
 
@@ -69,6 +75,22 @@ class GroupedNormal(GroupedModel):
         if self._known[0] is not batch.X:
             self._known = batch.X, _Sums(self, batch)
         return self._known[1]
+
+    def look_for_exact_rows(self, batches):
+        """ValueError where columns and effects meet more rows than they have numbers.
+
+        See `GeneralisedLinearModel`; others than these have a bound.
+        """
+        (batch,) = batches
+        sums = self._sums(batch)
+        of_y, of_x = sums.root[:, 0], sums.root[:, 1:]
+        fit, _, rank, _ = np.linalg.lstsq(of_x, of_y, rcond=_RANK)
+        rank += (np.diagonal(sums.triangle, axis1=1, axis2=2) > 0.0).sum()
+        length = np.hypot(np.linalg.norm(sums.of_y), np.linalg.norm(of_y))
+        is_exact = np.linalg.norm(of_y - of_x @ fit) <= _EXACT * length
+        if is_exact and len(batch.weight) > rank:
+            raise ValueError(EXACT)
+        return False
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, phi, sds = self.split(coefficients)
