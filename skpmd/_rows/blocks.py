@@ -143,8 +143,8 @@ def as_rows(X, dtype=(np.float64, np.float32)):
         if "could not convert string" not in str(error):
             raise
         raise ValueError(
-            f"Blocks of X hold numbers alone, and {error}: make numbers of words, of labels of groups "
-            "integers, or fit X in memory (of Dask, X.compute())."
+            f"Blocks of X hold numbers alone, and {error}: make numbers of words, and integers of "
+            "labels of groups, or fit X in memory (of Dask, X.compute())."
         ) from error
 
 

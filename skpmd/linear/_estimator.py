@@ -428,8 +428,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if self.slopes or len(labels) > 1:
             given = f"slopes={self.slopes!r}" if self.slopes else f"groups={self.groups!r}"
             raise ValueError(
-                f"{given}: y has {len(self.classes_)} classes, and slopes and several factors are for "
-                "two classes. Set slopes=None and name one column in groups, or fit one class against "
+                f"{given}: y has {len(self.classes_)} classes, and slopes and several factors are "
+                "for two. Set slopes=None and name one column in groups, or fit one class against "
                 "the others with sklearn.multiclass.OneVsRestClassifier."
             )
         names = tuple(str(label) for label in self.classes_[1:])

@@ -15,9 +15,9 @@ _LOG_TWO_PI = np.log(2.0 * np.pi)
 _RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.
 _EXACT = 1e-10  # Rows without a larger share of their length that nothing explains have no noise.
 EXACT = (
-    "y is an exact function of the columns and the groups, which leaves nothing to learn sigma from: "
-    "its posterior is improper. Leave out a factor of groups or its slopes, or the columns that y was "
-    "computed from."
+    "y is an exact function of the columns and the groups, which leaves nothing to learn sigma "
+    "from: its posterior is improper. Leave out a factor of groups or its slopes, or the columns "
+    "that y was computed from."
 )
 _TABLE = 1 << 20  # Numbers of a table of particles and groups.
 

@@ -283,3 +283,23 @@ def test_slopes_that_there_are_not_are_refused(given, match):
     X[:, 4] = np.arange(40) % 8
     with pytest.raises(ValueError, match=match):
         BayesianGLMRegressorPMD(groups=[4], slopes={4: given}).fit(X, y)
+
+
+@pytest.mark.parametrize("slopes", [None, {1: [0]}, {1: [0], 2: [0]}])
+def test_normal_rows_without_noise_are_an_error(slopes):
+    """The density has no bound: of n rows and k numbers it is that of sigma^(k - n) near zero."""
+    rng = np.random.default_rng(0)
+    x, g, h = rng.normal(size=90), rng.integers(0, 9, 90), rng.integers(0, 4, 90)
+    X = np.column_stack([x, g] + [h] * (slopes is not None and len(slopes) == 2))
+    y = 0.3 * x + g * (1.0 + (0.2 * x if slopes else 0.0)) + h * (X.shape[1] - 2) * (1.0 - 0.1 * x)
+    groups = [*range(1, X.shape[1])]
+    model = BayesianGLMRegressorPMD(groups=groups, slopes=slopes, random_state=0)
+    with pytest.raises(ValueError, match="exact function of the columns and the groups"):
+        model.fit(X, y)
+
+
+def test_rows_that_are_a_group_each_have_noise():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=40), np.arange(40)])
+    fit = BayesianGLMRegressorPMD(groups=[1], n_particles=500, random_state=0)
+    assert fit.fit(X, X[:, 0] + rng.normal(size=40)).dispersion_["sigma"] > 0.1

@@ -278,5 +278,7 @@ def test_horseshoe(fitted):
 def test_errors(fitted, given):
     _, X, y = fitted
     model = BayesianLogisticRegressionPMD(**{"groups": ["school"], **given})
-    with pytest.raises(ValueError, match="y has 3 classes, of which groups have intercepts"):
+    with pytest.raises(
+        ValueError, match="y has 3 classes, and slopes and several factors are for two"
+    ):
         model.fit(X.assign(z=np.arange(len(X)) % 3), y)
