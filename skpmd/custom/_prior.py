@@ -24,6 +24,7 @@ from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.results import Shown
 from skpmd._export import Variable
 from skpmd._runtime.call import phase
+from skpmd.custom._distributions import part_of
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.edges import NotANumberError, Unbounded, edges, without_errors
 from skpmd.engine.importance import Proposal, draw, log_density
@@ -33,7 +34,6 @@ from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity
 
-_LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
 # scales and the Student density.
 _N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 4000, 1000, 20
@@ -128,7 +128,7 @@ def _renamed(functions, names):
 
 def _of_distributions(prior):
     """The functions of independent distributions, one after another."""
-    parts = [_part(name, distribution) for name, distribution in prior.items()]
+    parts = [part_of(name, distribution) for name, distribution in prior.items()]
     if not parts:
         raise ValueError("prior holds no distribution: give one or more.")
     ends = np.cumsum([len(part.names) for part in parts])[:-1]
@@ -154,83 +154,6 @@ def _of_distributions(prior):
     return PriorFunctions(
         log_prior, sample_prior, names, agree=True, support=support, variables=variables
     )
-
-
-class _Part(NamedTuple):
-    names: list  # Of its coordinates.
-    log_density: Any  # Of points (m, k); (m,).
-    sample: Any  # Of a generator and m; (m, k).
-    support: tuple  # Lower and upper edges, (k,) each.
-    shape: tuple  # Of the parameter.
-
-
-def _part(name, distribution):
-    """The coordinates of one distribution; TypeError where it is no continuous one."""
-    if not isinstance(name, str):
-        raise TypeError(f"prior has the key {name!r}: keys are the names of parameters, str.")
-    if isinstance(distribution, _many_dimensional()):
-        d = np.size(distribution.rvs(random_state=np.random.default_rng(0)))
-        return _Part(
-            _names(name, (d,)),
-            lambda x: distribution.logpdf(x).reshape(len(x)),
-            lambda rng, m: distribution.rvs(size=m, random_state=rng).reshape(m, d),
-            (np.full(d, -np.inf), np.full(d, np.inf)),
-            (d,),
-        )
-    is_family = isinstance(distribution, stats.rv_continuous)  # Without its parameters.
-    if is_family or not (hasattr(distribution, "logpdf") and hasattr(distribution, "support")):
-        raise TypeError(
-            f"prior[{name!r}] must be a continuous distribution of scipy.stats with its parameters "
-            "(a frozen one, such as scipy.stats.norm(0, 1)), or a multivariate normal or t; got "
-            f"{distribution!r}."
-        )
-    shape = np.broadcast_shapes(*(np.shape(edge) for edge in distribution.support()))
-    size = int(np.prod(shape))
-    draw = _drawing(distribution)
-    with np.errstate(all="ignore"):
-        if not np.isfinite(draw(np.random.default_rng(0), (1, *shape))).all():
-            raise ValueError(f"prior[{name!r}] draws nan or infinite numbers: {distribution!r}.")
-
-    if hasattr(distribution, "cdf") and (distribution.cdf(_LINE_ENDS) > 1.0 + _ROUNDING).any():
-        raise ValueError(
-            f"prior[{name!r}] is a distribution on a circle, whose density has no end on the line: "
-            f"{distribution!r}. Give one on an interval, such as scipy.stats.vonmises_line."
-        )
-    lower, upper = (np.broadcast_to(edge, shape) for edge in distribution.support())
-    inside = np.nextafter(lower, upper), np.nextafter(upper, lower)
-
-    def log_density(x):
-        values = distribution.logpdf(x.reshape(len(x), *shape)).reshape(len(x), size)
-        return np.where(np.isnan(values), -np.inf, values).sum(axis=1)
-
-    return _Part(
-        _names(name, shape),
-        log_density,
-        # A draw that has been rounded to an edge may have no density there.
-        lambda rng, m: np.clip(draw(rng, (m, *shape)), *inside).reshape(m, size),
-        (lower.ravel(), upper.ravel()),
-        shape,
-    )
-
-
-def _drawing(distribution):
-    """``draw(rng, size)`` of a distribution of SciPy, frozen or of its newer kind."""
-    if hasattr(distribution, "rvs"):
-        return lambda rng, size: np.asarray(distribution.rvs(size=size, random_state=rng))
-    # The newer kind puts its own shape behind that of the sample.
-    return lambda rng, size: np.asarray(distribution.sample(size[:1], rng=rng))
-
-
-def _names(name, shape):
-    """Names of the entries of an array, as exports and summaries have them."""
-    if not shape:
-        return [name]
-    return [f"{name}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
-
-
-def _many_dimensional():
-    """Classes of frozen distributions over vectors that have no edges."""
-    return type(stats.multivariate_normal([0.0])), type(stats.multivariate_t([0.0]))
 
 
 # ------------------------------------------------------------------- support
