@@ -286,8 +286,8 @@ DEFECTS = [
     Defect(
         "effects of groups in draws of the prior are those of one of them",
         "linear/_group_effects.py",
-        "draws = np.stack([_effects(factor, *one)[:q] for one in z])",
-        "draws = np.stack([_effects(factor, *z[0])[:q] for _ in z])",
+        "draws = np.stack([_effects(factor, one) for one in z])",
+        "draws = np.stack([_effects(factor, z[0]) for _ in z])",
         "linear/test_group_rows.py",
     ),
     Defect(
@@ -363,14 +363,14 @@ DEFECTS = [
     Defect(
         "coordinates given sds have no Jacobian of levels",
         "linear/_conditional.py",
-        "return theta, log_det - np.log(sds).sum(axis=1)",
+        "return theta, log_det - self._law.log_volume(sds)",
         "return theta, log_det",
         "linear/test_crossed.py",
     ),
     Defect(
         "sds of levels have no derivative",
         "linear/_dispersion.py",
-        "by_sds[..., f] += (by_effects * u[..., n:])[..., self._of == f].sum(axis=-1)",
+        "out[..., some] += by_sds(of_sds, by_lower).reshape(phi[..., some].shape)",
         "pass",
         "linear/test_crossed.py",
     ),
