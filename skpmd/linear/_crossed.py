@@ -129,14 +129,23 @@ class CrossedModel(GroupedModel):
 
     def integrals(self, known, batch, rows, starts, order):
         """See `GroupedModel.integrals`."""
-        yield from self.of_one.integrals(known, self._with_columns(batch), rows, starts, order)
+        batch = self._with_columns(batch)
+        yield from self._with_rules().integrals(known, batch, rows, starts, order)
+
+    def _with_rules(self):
+        """The model of one factor, with the rule of quadrature that this one has been given."""
+        if self._rule is None and not self._is_next:
+            return self.of_one
+        own = copy.copy(self.of_one)
+        own._rule, own._is_next = self._rule, self._is_next
+        return own
 
     def _add_sums(self, coefficients, order, batches, total, gradient):
         slopes, hyper, z = self.parts(coefficients)
         table, own = self.of_one_factor(coefficients), None
         own = None if gradient is None else np.zeros(table.shape)
         batches = [self._with_columns(batch) for batch in batches]
-        self.of_one._add_sums(table, order, batches, total, own)
+        self._with_rules()._add_sums(table, order, batches, total, own)
         if gradient is None:
             return
         p, w, L = slopes.shape[1] - self.fit_intercept, slopes.shape[1], self.n_levels
@@ -153,8 +162,9 @@ class CrossedModel(GroupedModel):
 
         The last is held, for sums over its rows belong to it.
         """
-        if self._with_levels is not None and self._with_levels[0] is batch:
-            return self._with_levels[1]
+        known = self._with_levels  # Read once, for other threads may replace it.
+        if known is not None and known[0] is batch:
+            return known[1]
         X, places, values, first = batch.X, [], [], 0
         ones = np.ones(len(batch.group))
         for one, codes in zip(self.family.groups.others, batch.group.T[1:], strict=True):

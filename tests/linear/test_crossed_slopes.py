@@ -65,6 +65,15 @@ def test_effects_are_coefficients_of_columns(name, sparse):
         np.testing.assert_allclose(of_step, rise, atol=0.02, rtol=5e-3)
 
 
+def test_rules_of_quadrature_are_those_of_the_first_factor():
+    """What integrals lack is seen by the next rule, and trajectories walk by a smaller one."""
+    model, batch, theta = case("poisson")
+    assert np.abs(model.changes(theta, [batch])).max() > 0.0
+    rough, exact = model.rough_gradient(theta, [batch]), model.log_joint_gradient(theta, [batch])[1]
+    assert (rough != exact).any()
+    np.testing.assert_allclose(rough, exact, atol=0.5)
+
+
 def test_effects_are_factors_times_coordinates():
     model, _, theta = case("poisson")
     law, u = model.family.groups.dispersions, theta[:, 3:]
