@@ -2,11 +2,11 @@
 A model of your own, and a check of it
 ======================================
 
-How many sit-ups does a man do, given his waist? The data are twenty men of a fitness club. Three
-functions and a prior make a model of counts, which ``ParticleMirrorDescent`` fits from values of
-the likelihood alone. A posterior predictive check shows that the first model is wrong: its counts
-vary too little. We then change two functions, and the second model gives intervals, predictions and
-the probability of an event.
+How many sit-ups does a man do, given his waist? The data are twenty men of a fitness club. A
+distribution of SciPy and a prior make a model of counts, which ``ParticleMirrorDescent`` fits from
+values of the likelihood alone. A posterior predictive check shows that the first model is wrong:
+its counts vary too little. We then change the distribution, and the second model gives intervals,
+predictions and the probability of an event.
 """
 
 # %%
@@ -16,36 +16,33 @@ the probability of an event.
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from scipy import stats
 from sklearn.datasets import load_linnerud
 
 from skpmd import ParticleMirrorDescent
 from skpmd.plot import PosteriorPredictiveCheckDisplay
 
-data = load_linnerud()
-waist = data.target[:, [data.target_names.index("Waist")]]
-situps = data.data[:, data.feature_names.index("Situps")]
+data = load_linnerud(as_frame=True)
+waist, situps = data.target[["Waist"]], data.data["Situps"]
 print(f"{len(situps)} men, {situps.min():.0f} to {situps.max():.0f} sit-ups")
 
 # %%
 # A first model
 # -------------
 # The textbook model of counts is a Poisson distribution. Its mean :math:`\mu` depends on the waist
-# by :math:`\log \mu = a + b\,(\text{waist} - 35)`. Each function gets many values of the parameters
-# at once: ``theta`` has a row for each particle and a column for each parameter. The result has a
-# row for each particle and a column for each man.
+# by :math:`\log \mu = a + b\,(\text{waist} - 35)`. The function gets many values of each
+# parameter at once, and the data frame. The mean has a row for each particle and a column for each
+# man.
 
 
 def mean(theta, X):
-    return np.exp(theta[:, :1] + theta[:, 1:2] * (X[:, 0] - 35.0))
+    a, b = theta["a"][:, None], theta["b"][:, None]
+    return np.exp(a + b * (X["Waist"].to_numpy() - 35.0))
 
 
-def log_likelihood(theta, X, y):
-    return stats.poisson.logpmf(y, mean(theta, X))
-
-
-def draw(theta, X, rng):
-    return rng.poisson(mean(theta, X))
+def poisson_counts(theta, X):
+    return stats.poisson(mean(theta, X))
 
 
 # %%
@@ -53,36 +50,24 @@ def draw(theta, X, rng):
 # or take a factor of three, and a change by up to a factor of two or so for each inch.
 
 prior = {"a": stats.norm(np.log(100.0), 1.0), "b": stats.norm(0.0, 0.5)}
-poisson = ParticleMirrorDescent(
-    log_likelihood_pointwise=log_likelihood,
-    prior=prior,
-    predict_mean=mean,
-    sample_targets=draw,
-    random_state=0,
-).fit(waist, situps)
+poisson = ParticleMirrorDescent(distribution=poisson_counts, prior=prior, random_state=0)
+poisson.fit(waist, situps)
 
 # %%
 # A second model
 # --------------
 # The negative binomial distribution has a further parameter :math:`r`, and the variance
-# :math:`\mu + \mu^2 / r`. Two of the three functions change, and the prior gets one more entry.
+# :math:`\mu + \mu^2 / r`. The prior gets one more entry.
 
 
-def overdispersed_log_likelihood(theta, X, y):
-    mu, r = mean(theta, X), theta[:, 2:]
-    return stats.nbinom.logpmf(y, r, r / (r + mu))
-
-
-def overdispersed_draw(theta, X, rng):
-    mu, r = mean(theta, X), theta[:, 2:]
-    return rng.negative_binomial(r, r / (r + mu))
+def overdispersed_counts(theta, X):
+    mu, r = mean(theta, X), theta["r"][:, None]
+    return stats.nbinom(r, r / (r + mu))
 
 
 negative_binomial = ParticleMirrorDescent(
-    log_likelihood_pointwise=overdispersed_log_likelihood,
+    distribution=overdispersed_counts,
     prior=prior | {"r": stats.halfnorm(scale=10.0)},
-    predict_mean=mean,
-    sample_targets=overdispersed_draw,
     random_state=0,
 ).fit(waist, situps)
 models = {"Poisson": poisson, "negative binomial": negative_binomial}
@@ -129,9 +114,9 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
 # of a new count, and with ``target="mean"`` intervals of the mean. Draws give the probability of
 # any event. Below, ``b`` is shown as the factor by which the mean changes with each inch.
 
-new = np.array([[38.0]])
+new = pd.DataFrame({"Waist": [38.0]})
 for name, model in models.items():
-    factor = np.exp(model.posterior_.interval(level=0.9)[1])
+    factor = np.exp(model.posterior_["b"].interval(level=0.9))
     mean_count = model.predict_interval(new, level=0.9, target="mean")[0]
     count, interval = model.predict(new, return_interval=0.9)
     hundred = np.mean(model.sample_y(new, n_samples=4000) >= 100)
@@ -147,13 +132,17 @@ for name, model in models.items():
 # The picture shows 90 % intervals of a new man's sit-ups under either model, and the twenty men. A
 # darker point stands for two men with the same numbers.
 
-grid = np.linspace(30.0, 47.0, 69)[:, None]
+grid = pd.DataFrame({"Waist": np.linspace(30.0, 47.0, 69)})
 with plt.rc_context({"font.size": 15}):
     figure, ax = plt.subplots(figsize=(7, 5), layout="constrained")
     for colour, alpha, name in (("C0", 0.4, "negative binomial"), ("C1", 0.8, "Poisson")):
         low, high = models[name].predict_interval(grid, level=0.9).T
-        ax.fill_between(grid[:, 0], low, high, color=colour, alpha=alpha, linewidth=0, label=name)
-    ax.plot(waist[:, 0], situps, "ko", markersize=9, markeredgewidth=0, alpha=0.6, label="observed")
+        ax.fill_between(
+            grid["Waist"], low, high, color=colour, alpha=alpha, linewidth=0, label=name
+        )
+    ax.plot(
+        waist["Waist"], situps, "ko", markersize=9, markeredgewidth=0, alpha=0.6, label="observed"
+    )
     ax.set(title="90 % intervals of a new count", xlabel="waist (inches)", ylabel="sit-ups")
     ax.set(xlim=(30, 47), ylim=(0, None))
     ax.legend(frameon=False)

@@ -1,9 +1,11 @@
-"""Distributions of SciPy as priors of the coordinates of parameters."""
+"""Distributions of SciPy: priors of parameters, and targets of rows."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
+
+from skpmd.custom._rows import count_rows
 
 _LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
 
@@ -65,6 +67,48 @@ def part_of(name, distribution):
         (lower.ravel(), upper.ravel()),
         shape,
     )
+
+
+def function_of(name, distribution):
+    """What a ``distribution`` of y says in the place of another function of a user that is missing.
+
+    ``name`` is that of ``log_likelihood_pointwise``, ``predict_mean`` or ``sample_targets``.
+    """
+
+    def of(theta, X):
+        found = distribution(theta, X)
+        if not (hasattr(found, "rvs") and hasattr(found, "mean") and _log_density(found)):
+            raise TypeError(
+                "distribution must return a distribution of scipy.stats with its parameters (a "
+                f"frozen one, such as scipy.stats.norm(mean, sd)), got {type(found).__name__}."
+            )
+        return found
+
+    def mean_of(found, theta, X):
+        # Parameters that are the same in all rows have the shape (m, 1).
+        mean = np.asarray(found.mean())
+        n = mean.shape[1:] if X is None else (count_rows(X),)
+        return np.broadcast_to(mean, np.broadcast_shapes(mean.shape, (len(theta), *n)))
+
+    def pointwise(theta, X, y):
+        return _log_density(of(theta, X))(y)
+
+    def mean(theta, X):
+        return mean_of(of(theta, X), theta, X)
+
+    def targets(theta, X, rng):
+        found = of(theta, X)
+        return found.rvs(size=mean_of(found, theta, X).shape, random_state=rng)
+
+    functions = {
+        "log_likelihood_pointwise": pointwise, "predict_mean": mean, "sample_targets": targets
+    }  # fmt: skip
+    return functions[name]
+
+
+def _log_density(distribution):
+    """Its log density of numbers, or log probability of counts; None of what has neither."""
+    return getattr(distribution, "logpdf", getattr(distribution, "logpmf", None))
 
 
 def _drawing(distribution):

@@ -53,7 +53,7 @@ from skpmd.custom._model import (
 )
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
-from skpmd.custom._rows import likelihood_of, of_parts, rows_of
+from skpmd.custom._rows import check_numbers, is_frame, likelihood_of, of_parts, rows_of
 from skpmd.custom._samples import by_sample_or_all
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
@@ -68,6 +68,7 @@ _WITHOUT_GRADIENT = Remedies(
 )
 # Functions that may be missing, and how they are called.
 _OPTIONAL = {
+    "distribution": "theta, X",
     "log_likelihood_pointwise": "theta, X, y",
     "predict_mean": "theta, X",
     "sample_targets": "theta, X, rng",
@@ -160,6 +161,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     names : sequence of str, optional
         A name for each coordinate of theta, for ``posterior_``, its summary and its exports.
         Parameters of a ``prior`` keep theirs.
+    distribution : callable, optional
+        ``distribution(theta, X)`` returns the distribution of y in each row under each particle, as
+        a distribution of `scipy.stats` with parameters of shape (m, n), or (m, 1) if they are the
+        same in all rows. It says all that the functions of rows below say, and those of them that
+        are given come first.
     log_likelihood_pointwise : callable, optional
         ``log_likelihood_pointwise(theta, X, y)`` returns (m, n): the log-likelihood of each row
         under each particle. `pointwise_log_likelihood`, `score` and `skpmd.model_comparison.loo`
@@ -174,9 +180,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         t): a y drawn for each row under each particle. `sample_y` uses it, and so do the intervals
         of y in `predict` and `predict_interval`.
     validate : bool, default=True
-        Whether y and X are checked, X as an array of numbers of shape (n, p). False passes them to
-        all functions unchanged: data frames, lists of objects, dicts of columns, words and missing
-        values. Batches and predictions then pass some of the rows, in the same type.
+        Whether y and X are checked. A data frame reaches the functions as it is, with columns of
+        words if it has some, and numbers that are missing are an error; anything else is an array
+        of numbers of shape (n, p). False passes all unchanged: also missing values, lists of
+        objects and dicts of columns. Batches and predictions pass some of the rows, in the same
+        type.
     proposal : {"auto", "prior"}, default="auto"
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
         which are found from its values. If they fit well, the particles are drawn from them and
@@ -395,6 +403,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         "prior": [dict, Posterior, BaseEstimator, None],
         "log_joint_gradient": [callable, None],
         "names": ["array-like", None],
+        "distribution": [callable, None],
         "log_likelihood_pointwise": [callable, None],
         "predict_mean": [callable, None],
         "sample_targets": [callable, None],
@@ -411,6 +420,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         prior: Any = None,
         log_joint_gradient: Callable[..., Any] | None = None,
         names: Sequence[str] | None = None,
+        distribution: Callable[..., Any] | None = None,
         log_likelihood_pointwise: Callable[..., Any] | None = None,
         predict_mean: Callable[..., Any] | None = None,
         sample_targets: Callable[..., Any] | None = None,
@@ -455,6 +465,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.prior = prior
         self.log_joint_gradient = log_joint_gradient
         self.names = names
+        self.distribution = distribution
         self.log_likelihood_pointwise = log_likelihood_pointwise
         self.predict_mean = predict_mean
         self.sample_targets = sample_targets
@@ -674,7 +685,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     def _model(self, sample_weight=None):
         """The model and its `PriorFunctions`."""
-        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
+        pointwise = self._function("log_likelihood_pointwise")
+        name, log_likelihood = likelihood_of(self.log_likelihood, pointwise)
         names = checked_names(self.names)
         given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
         weighted = is_given_weights(name, log_likelihood, sample_weight)
@@ -721,8 +733,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         if X is None:
             if not reset and hasattr(self, "n_features_in_"):
                 refuse_no_table(X)
-        elif self.validate:
+        elif self.validate and not is_frame(X):
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        elif self.validate:
+            X = self._checked_data(X, skip_check_array=True, reset=reset)
+            check_numbers(X)
         else:
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.

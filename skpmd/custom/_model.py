@@ -84,7 +84,7 @@ class CustomModel(Model):
         weight = {"sample_weight": batch.weight} if self._weighted else {}
 
         def of(some):
-            with noted(self._likelihood_name, some):
+            with noted(self._likelihood_name, some, batch.X):
                 values = self._log_likelihood(
                     with_names(some, self.variables), batch.X, batch.y, **weight
                 )
@@ -93,9 +93,15 @@ class CustomModel(Model):
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
 
 
-def noted(name, theta):
+def noted(name, theta, X=None):
     """Add to an error of a user's function of particles the shape that it was called with."""
-    return _noted(f"{name} was called with theta of shape {theta.shape}, a row for each particle.")
+    words = f"{name} was called with theta of shape {theta.shape}, a row for each particle"
+    if hasattr(X, "columns"):
+        words += (
+            f", and with X as a {type(X).__name__}: np.asarray(X) is its array, and "
+            f"np.asarray(X[{X.columns[0]!r}]) that of a column"
+        )
+    return _noted(f"{words}.")
 
 
 @contextmanager
@@ -132,7 +138,7 @@ def gradient_given(function, data, sample_weight):
     weight = {"sample_weight": data.weight} if given else {}
 
     def gradient(theta):
-        with noted("log_joint_gradient", theta):
+        with noted("log_joint_gradient", theta, data.X):
             found = function(theta.copy(), data.X, data.y, **weight)
         if not (isinstance(found, (tuple, list)) and len(found) == 2):
             raise ValueError(

@@ -19,6 +19,7 @@ from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
+from skpmd.custom._distributions import function_of
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import (
     check_sum,
@@ -36,6 +37,7 @@ from skpmd.engine.particles import random_draws
 _N_DRAWS = 4000
 # All rows have the same stream of random numbers: a row's answer is then that of the row alone.
 _SEED = 0
+_POINTWISE = "log_likelihood_pointwise"
 _TARGETS = {  # Functions that predictions need, and what they return.
     "predict_mean": "predict_mean(theta, X), the mean of y for each particle and row, (m, n)",
     "sample_targets": "sample_targets(theta, X, rng), a y drawn for each particle and row, (m, n)",
@@ -46,10 +48,11 @@ def _needs(*parameters):
     """A check for `available_if`: one of the parameters, which are functions, is given."""
 
     def check(estimator):
-        if all(getattr(estimator, name, None) is None for name in parameters):
+        if all(estimator._function(name) is None for name in parameters):
             raise AttributeError(
-                f"It needs {', or '.join(_TARGETS[name] for name in parameters)}: give "
-                "ParticleMirrorDescent such a function, for example by set_params."
+                f"It needs {', or '.join(_TARGETS[name] for name in parameters)}, or distribution("
+                "theta, X), which has them all: give ParticleMirrorDescent such a function, for "
+                "example by set_params."
             )
         return True
 
@@ -62,6 +65,13 @@ class CustomPredictions:
     Only methods with a ``random_state`` are random. Functions are called with parts of the rows,
     and each row of X is predicted by itself.
     """
+
+    def _function(self, name):
+        """A function of the user by its name, or that of ``distribution``; None without both."""
+        given = getattr(self, name)
+        if given is None and self.distribution is not None:
+            return function_of(name, self.distribution)
+        return given
 
     @available_if(_needs("predict_mean"))
     @row_by_row
@@ -115,7 +125,7 @@ class CustomPredictions:
             tails = check_level(return_interval, "return_interval")
             spread = partial(_ends, tails=tails)
         check_is_fitted(self)
-        if spread is not None and self.sample_targets is None:
+        if spread is not None and self._function("sample_targets") is None:
             name = "return_std" if return_std else "return_interval"
             warn(
                 f"{name} is that of the mean alone, and not of a new y, without sample_targets: "
@@ -215,7 +225,7 @@ class CustomPredictions:
         densities = Densities(
             model.log_prior,
             lambda theta: model.log_likelihood(theta, batch),
-            lambda theta: pointwise_table(model, self.log_likelihood_pointwise, theta, batch),
+            lambda theta: pointwise_table(model, self._function(_POINTWISE), theta, batch),
         )
         with self._threads():
             return closing_rows(
@@ -319,7 +329,7 @@ class CustomPredictions:
 
     def _density_table(self, model, theta, batch):
         """Log-likelihood of each row of a batch under each particle, (m, n)."""
-        pointwise = self.log_likelihood_pointwise
+        pointwise = self._function(_POINTWISE)
         table = pointwise_table(model, pointwise, theta, batch)
         if self.log_likelihood is not None:
             check_sum(table, model.log_likelihood(theta, batch), pointwise)
@@ -331,8 +341,8 @@ class CustomPredictions:
         if not (isinstance(target, str) and target in (*needed, "auto")):
             raise ValueError(f"target must be 'auto', 'y' or 'mean', got {target!r}.")
         if target == "auto":
-            target = "mean" if self.sample_targets is None else "y"
-        if getattr(self, needed[target]) is None:
+            target = "mean" if self._function("sample_targets") is None else "y"
+        if self._function(needed[target]) is None:
             raise ValueError(f"target={target!r} needs {_TARGETS[needed[target]]}: give it.")
         return (self._over_draws if target == "y" else self._over_means)(X, reduce)
 
@@ -363,8 +373,10 @@ class CustomPredictions:
 
     def _mean_table(self, theta, batch):
         """Means under each particle, (m, n) or (m, n, t)."""
-        with noted("predict_mean", theta):
-            values = self.predict_mean(with_names(theta, self.posterior_.variables), batch.X)
+        with noted("predict_mean", theta, batch.X):
+            values = self._function("predict_mean")(
+                with_names(theta, self.posterior_.variables), batch.X
+            )
         table = values_table("predict_mean", values, len(theta), count(batch))
         return _no_nan("predict_mean", table)
 
@@ -383,9 +395,9 @@ class CustomPredictions:
 
     def _targets(self, theta, batch, rng, numbers=True):
         """A draw of y under each particle, (m, n) or (m, n, t)."""
-        with noted("sample_targets", theta):
+        with noted("sample_targets", theta, batch.X):
             theta = with_names(theta, self.posterior_.variables)
-            values = self.sample_targets(theta, batch.X, rng)
+            values = self._function("sample_targets")(theta, batch.X, rng)
         return values_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
 
 

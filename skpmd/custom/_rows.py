@@ -6,11 +6,11 @@ Data are arrays, tables, lists of objects, dicts of them, or none.
 from collections.abc import Mapping
 
 import numpy as np
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import _num_samples
 
 from skpmd._base.parameters import with_names
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import checked_weights, naming_missing
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import BlockTable
 from skpmd._runtime.threads import each
@@ -56,6 +56,22 @@ def count_rows(X, y=None):
     if not n:
         raise ValueError(f"{next(iter(counts))} has no rows: give one row or more.")
     return n
+
+
+def is_frame(X):
+    """Whether X is a data frame, of pandas, Polars or another package, whose rows are in memory."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes") and not isinstance(X, BlockTable)
+
+
+def check_numbers(X):
+    """ValueError where a column of numbers of a data frame has one that is missing or infinite."""
+    for name in X.columns:
+        dtype = X[name].dtype
+        kind = getattr(dtype, "kind", "f" if getattr(dtype, "is_numeric", bool)() else "O")
+        if kind in "fiu":
+            column = X[[name]]
+            with naming_missing(column, None):
+                check_array(column, dtype=np.float64, input_name="X")
 
 
 def select(values, rows):
@@ -110,8 +126,8 @@ def likelihood_of(log_likelihood, pointwise):
         return "log_likelihood", log_likelihood
     if pointwise is None:
         raise ValueError(
-            f"log_likelihood=None needs {_POINTWISE}, whose sum over the rows takes its place: "
-            "give one of the two."
+            "There is no likelihood: give log_likelihood, or log_likelihood_pointwise, whose sum "
+            "over the rows takes its place, or distribution, which has them both."
         )
 
     def summed(theta, X, y, sample_weight):

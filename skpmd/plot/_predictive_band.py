@@ -147,7 +147,7 @@ class PredictiveBandDisplay(Display):
         by_intervals = hasattr(inner, "predict_interval") and not hasattr(inner, "predict_proba")
         if by_intervals or isinstance(inner, TransformedTargetRegressor):
             # There are intervals of the target, but no distribution with a mean.
-            of_mean = getattr(inner, "sample_targets", True) is None
+            of_mean = hasattr(inner, "sample_targets") and not hasattr(inner, "sample_y")
             center = np.asarray(estimator.predict(table), dtype=np.float64)
             if center.size != len(x):
                 raise ValueError(

@@ -308,3 +308,122 @@ def test_a_likelihood_that_is_no_sum_over_the_given_rows_is_warned_of(kind):
         model.fit(None, y)
     with pytest.warns(ConvergenceWarning, match="sum over both halves"):
         clone(model).partial_fit(None, y)
+
+
+# ------------------------------------------------- frames, and a distribution of y in each row
+PAIR = {"slope": stats.norm(0, 2), "shift": stats.norm(0, 2), "sd": stats.halfnorm(scale=2)}
+TABLE = FRAME.fillna({"age": 0.0})
+
+
+def line(theta, X):
+    assert type(X) is pd.DataFrame
+    is_left = (X["group"] == "left").to_numpy()
+    mean = theta["slope"][:, None] * X["age"].to_numpy() + theta["shift"][:, None] * is_left
+    return stats.norm(mean, theta["sd"][:, None])
+
+
+def log_density(theta, X, y):
+    return line(theta, X).logpdf(y)
+
+
+def mean_of_line(theta, X):
+    return line(theta, X).mean()
+
+
+def draw_from_line(theta, X, rng):
+    return line(theta, X).rvs(size=(len(theta), len(X)), random_state=rng)
+
+
+def test_frames_reach_the_functions_of_a_checked_fit_too():
+    model = ParticleMirrorDescent(distribution=line, prior=PAIR, random_state=0).fit(TABLE, Y)
+    unchecked = clone(model).set_params(validate=False).fit(TABLE, Y)
+    np.testing.assert_array_equal(model.posterior_.particles, unchecked.posterior_.particles)
+    assert list(model.feature_names_in_) == ["group", "age"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(TABLE[["age", "group"]])
+    with pytest.raises(ValueError, match="X contains NaN, the first in row .* of column 'age'"):
+        model.predict(FRAME)
+    with pytest.raises(ValueError, match="X contains infinity"):
+        clone(model).fit(TABLE.assign(age=np.inf), Y)
+    stream = clone(model)
+    for part in np.array_split(np.arange(50), 2):
+        stream.partial_fit(TABLE.iloc[part], Y[part])
+    error = np.abs(stream.posterior_.mean() - model.posterior_.mean()) / model.posterior_.std()
+    assert error.max() < 0.2  # Two runs of 1000 particles, four Monte Carlo errors.
+
+
+def test_polars():
+    pl = pytest.importorskip("polars")
+
+    def of_polars(theta, X):
+        assert type(X) is pl.DataFrame
+        return line(theta, pd.DataFrame(X.to_dict(as_series=False)))
+
+    model = ParticleMirrorDescent(distribution=of_polars, prior=PAIR, random_state=0)
+    frame = pl.DataFrame({name: TABLE[name].to_numpy() for name in TABLE})
+    expected = clone(model).set_params(distribution=line).fit(TABLE, Y)
+    np.testing.assert_array_equal(model.fit(frame, Y).predict(frame), expected.predict(TABLE))
+    with pytest.raises(ValueError, match="X contains NaN"):
+        model.fit(frame.with_columns(age=np.nan), Y)
+
+
+def test_a_function_that_wants_an_array_is_told_that_it_got_a_frame():
+    def of_array(theta, X):
+        return stats.norm(theta[:, :1] * X[:, 0], 1.0)
+
+    with pytest.raises(Exception, match=".") as caught:
+        ParticleMirrorDescent(distribution=of_array, prior=PAIR).fit(TABLE, Y)
+    assert "with X as a DataFrame: np.asarray(X) is its array" in caught.value.__notes__[0]
+
+
+def test_a_distribution_is_the_three_functions_of_rows():
+    whole = ParticleMirrorDescent(distribution=line, prior=PAIR, random_state=0).fit(TABLE, Y)
+    parts = ParticleMirrorDescent(
+        log_likelihood_pointwise=log_density,
+        prior=PAIR,
+        predict_mean=mean_of_line,
+        sample_targets=draw_from_line,
+        random_state=0,
+    ).fit(TABLE, Y)
+    np.testing.assert_array_equal(whole.posterior_.particles, parts.posterior_.particles)
+    for method in ("predict", "predict_interval", "sample_y"):
+        one, other = (getattr(model, method)(TABLE) for model in (whole, parts))
+        np.testing.assert_array_equal(one, other)
+    assert whole.score(TABLE, Y) == parts.score(TABLE, Y)
+    # What is given comes first.
+    doubled = clone(whole).set_params(predict_mean=lambda theta, X: 2.0 * mean_of_line(theta, X))
+    expected = 2.0 * whole.predict(TABLE)
+    np.testing.assert_allclose(doubled.fit(TABLE, Y).predict(TABLE), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["counts", "numbers"])
+def test_parameters_of_a_distribution_may_be_the_same_in_all_rows(kind):
+    """One parameter for all rows, with X and without; the exact posteriors are gamma and normal."""
+    if kind == "counts":
+        y, family, prior = np.arange(20) % 4, stats.poisson, stats.gamma(2.0, scale=0.5)
+        exact = stats.gamma(2.0 + y.sum(), scale=1.0 / (2.0 + len(y)))
+    else:
+        y, family, prior = KNOWN, stats.norm, stats.norm(0.0, 1.0)
+        exact = stats.norm(VARIANCE * y.sum(), VARIANCE**0.5)
+    model = ParticleMirrorDescent(
+        distribution=lambda theta, X: family(theta["a"][:, None]),
+        prior={"a": prior},
+        n_particles=4000,
+        random_state=0,
+    )
+    for X in (None, np.zeros((len(y), 1))):
+        model.fit(X, y)
+        # Some 3,000 effective draws: four errors of a mean are 0.07 sd.
+        assert abs(model.predict(X)[0] - exact.mean()) < 0.07 * exact.std()
+        n = 1 if X is None else len(y)
+        assert model.predict(X).shape == (n,) and model.sample_y(X, 5).shape == (n, 5)
+    draws = model.sample_y(X[:1], 20_000)
+    # 20,000 draws of one row: four errors of their mean.
+    assert abs(draws.mean() - exact.mean()) < 4.0 * draws.std() / np.sqrt(10_000)
+
+
+@pytest.mark.parametrize("wrong", [stats.norm, 0.5, stats.multivariate_normal([0.0])])
+def test_what_is_no_distribution_of_rows_is_refused(wrong):
+    model = ParticleMirrorDescent(distribution=lambda theta, X: wrong, prior=PAIR)
+    with pytest.raises((TypeError, ValueError), match="distribution must return|must return shape"):
+        model.fit(TABLE, Y)

@@ -338,7 +338,11 @@ def test_names_are_those_of_the_posterior(fitted):
         ({"names": [1, 2]}, ValueError, "names must be a different str"),
         ({"names": np.array(2)}, ValueError, "names must be a different str"),
         ({"names": "ab"}, ValueError, "names"),
-        ({"log_likelihood_pointwise": None}, ValueError, "log_likelihood=None needs"),
+        (
+            {"log_likelihood_pointwise": None},
+            ValueError,
+            "There is no likelihood: give log_likelihood, or",
+        ),
         ({"predict_mean": lambda theta: theta}, ValueError, r"predict_mean is called as"),
         ({"sample_targets": linear_mean}, ValueError, r"sample_targets is called as"),
         (
