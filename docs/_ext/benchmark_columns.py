@@ -13,7 +13,6 @@ COLUMNS = {
     "data": "data set or corpus",
     "ece": "expected calibration error, 15 bins; smaller is better",
     "ess": "effective sample size of the particles (after moves: of the draws); larger is better",
-    "evidence_error": "absolute error of the log evidence, nats",
     "gap": "mean of ours less theirs over the seeds answered in time; below zero ours is better",
     "growth_mb": "growth of the peak memory after the first fifth of the stream, MB",
     "half_width": "half the width of the gap's 90 % interval (Student's t)",
@@ -32,7 +31,6 @@ COLUMNS = {
     "n": "number of rows that are learnt from",
     "nlpd": "negative log predictive density of a test row, mean, nats; smaller is better",
     "ours": "our mean figure over the seeds answered in time; smaller is better",
-    "parameter": "parameter whose posterior is compared",
     "peak_mb": "peak resident memory of the whole process, MB",
     "peak_mb_over_X": "peak memory less that before the fit, with X in it, MB",
     "perplexity": "perplexity of held-out words, by document completion; smaller is better",
@@ -48,14 +46,11 @@ COLUMNS = {
     "seconds": "wall seconds of the fit",
     "seed": "number of the repetition: seed of the fit, of its data or of their split",
     "seeds": "number of seeds or splits that are averaged or compared",
-    "set": "data set",
     "setting": "setting of the method",
     "shape": "posterior, by the name of its shape or of its data",
-    "step": "passes over the documents so far (tomotopy: sweeps)",
     "temperature": "what the log likelihood is divided by",
     "theirs": "mean of the other's best figure within our CPU seconds, over the same seeds",
     "theirs_long": "as ``theirs``, within ten times our CPU seconds or by the other's own end",
-    "tokens": "number of words in the documents, each as often as it occurs",
     "tv": "total variation distance of the density to the exact one; smaller is better",
     "verdict": 'ours beside the other at equal CPU; only "ahead" is a win',
     "verdict_long": "as ``verdict``, with ten times our CPU seconds for the other, or its own end",
@@ -64,19 +59,6 @@ COLUMNS = {
 
 # Where a study means something else or more by a name, or has a column that no other has.
 IN_STUDY = {
-    "ablation": {
-        "cpu_s": "CPU seconds of a fit, median over seeds",
-        "ess": "effective share of the particles, median over seeds",
-        "k_hat": "Pareto k-hat (without reweighting, of the last iterate), median over seeds",
-        "problem": "posterior, and what its error is: total variation (TV) or posterior sds",
-        "sd_error": "largest relative error of a posterior sd, median over seeds",
-        "setting": "what is not by default",
-        "warned": "share of the fits with a ``ConvergenceWarning``",
-    },
-    "averaging": {
-        "cpu": "CPU seconds of the fit (``chosen``: of the fit that it is chosen from)",
-        "seed": "number of the split",
-    },
     "calibration": {
         "C": "scikit-learn's ``C``, chosen by cross-validation on the training part",
         "cpu": "CPU seconds of our last fit, without the search for the temperature",
@@ -106,21 +88,6 @@ IN_STUDY = {
         "method": "estimator, as said above",
         "n": "number of rows of the training part",
     },
-    "cluster": {
-        "blocks": "number of blocks that the rows come in",
-        "case": "what is timed, as said above",
-        "data_mb": "size of all rows in double precision, MB",
-        "model": "estimator that is fitted",
-        "peak_mb": "largest memory of a worker, Python and libraries included, MB",
-        "rows": 'number of rows ("search" and "cores": each fit has three quarters of them)',
-        "seconds": 'wall seconds: least of three (small steps: median of 30; "fit": one run)',
-        "workers": "number of Dask's workers, or of processes",
-    },
-    "decisions": {
-        "method": "method, as listed above",
-        "ours_more": "utility a row of ours less that of the method; above zero ours is better",
-        "utility": "mean utility of a test row, then mean over splits; larger is better",
-    },
     "densities": {
         "cpu": (
             "CPU seconds of all fits that the kind takes on the split; choosing settings left out"
@@ -135,7 +102,7 @@ IN_STUDY = {
         ),
     },
     "flights": {
-        "cpu": "CPU seconds so far (``cost``: of the pass; ``synthetic``: of all calls)",
+        "cpu": "CPU seconds so far (``cost``, ``default``, ``synthetic``: of all)",
         "epoch": "passes over the rows so far",
         "learning_rate": "learning rate of SVGP",
         "n_inducing": "number of inducing points of SVGP",
@@ -147,11 +114,7 @@ IN_STUDY = {
             "root mean square error from the function without noise; the noise has sd 0.5"
         ),
         "rows": "rows taken in so far (``cost``: of the pass; ``synthetic``: of all calls)",
-        "seed": "number of the split",
-    },
-    "flights_seeds": {
-        "kind": "``pmd``: ours",
-        "seed": "seed of the fit",
+        "seed": "number of the split (``default``: seed of the fit)",
         "setting": "approximation that the fit has taken",
         "split": "number of the split",
     },
@@ -161,16 +124,6 @@ IN_STUDY = {
         "data": "function that y is of, with noise",
         "rmse": "root mean square error on the new rows; smaller is better",
         "seeds": "number of tables that are averaged",
-    },
-    "halves": {
-        "gap": "largest gap of a mean in sds, or loss of held-out score as a share, as said above",
-        "model": "estimator, as said above",
-        "order": "number of the random order of the rows",
-        "prior_pareto_k": (
-            "k-hat of the first half's posterior, relative to the density that stands for it"
-        ),
-        "set": "data set, with the number of its columns where not all are there",
-        "warned": "whether the fit of the second half warned",
     },
     "honesty": {
         "estimator": "estimator, as listed above; ``all`` is all of them",
@@ -187,21 +140,6 @@ IN_STUDY = {
         "warned": "number of fits that warned",
         "wrong": "number of wrong fits",
     },
-    "hyperposterior": {
-        "ess": "effective sample size of our 1000 particles; larger is better",
-        "mean": "posterior mean, ours",
-        "nuts_cpu": "CPU seconds of NUTS, warm-up and compilation included",
-        "nuts_ess": "smallest effective sample size of NUTS over parameters",
-        "process": "likelihood: ``exact``, or of each row given its ``neighbours``",
-        "sd": "posterior sd, ours",
-        "seed": "seed of the fit",
-    },
-    "jitter": {
-        "evidence_error": "absolute error of the log marginal likelihood, nats",
-        "jitter": "what is added to the diagonal of the covariance, as a fraction of its mean",
-        "mean_error": "largest error of a predictive mean over places, in predictive sds",
-        "sd_error": "largest relative error of a predictive sd over places",
-    },
     "labels": {
         "ari": "adjusted Rand index of labels and classes; larger is better, 1 is agreement",
         "covariance": "form of the covariances (``hdbscan`` has none)",
@@ -209,12 +147,6 @@ IN_STUDY = {
         "data": "table",
         "K": "number of components (``hdbscan``: smallest size of a group)",
         "who": "method, as listed above",
-    },
-    "large": {
-        "columns": "number of columns (topics: of words)",
-        "model": "estimator that is fitted",
-        "peak_mb": "largest memory that is no page of a file, Python and libraries included, MB",
-        "rows_per_cpu_s": "rows of the fit per CPU second; larger is better",
     },
     "groups": {
         "cpu": "CPU seconds of the fit",
@@ -284,49 +216,6 @@ IN_STUDY = {
         "rmse": "root mean square error of 4,000 means from the function without noise",
         "taken": "approximation that the fit has taken",
     },
-    "merge": {
-        "gap": "distance of the merge from the fit to all rows, as said above; smaller is better",
-        "model": "estimator that is merged",
-        "shards": "number of shards",
-        "warned": "whether the merge warned",
-    },
-    "mixture": {
-        "cpu_s": "CPU seconds of the fit; none for exact draws",
-        "log_evidence_error": "absolute error of the log evidence, nats",
-        "mass_error": "absolute error of the posterior mass of the mode with theta1 above zero",
-        "seed": "seed of the data and of the fit",
-    },
-    "mixture_posterior": {
-        "coverage": "share of the true means inside their intervals, which are of this ``level``",
-        "cpu_of_reference": "CPU seconds of all runs of tempered SMC",
-        "distance": "distance of the two true means, in sds of a component",
-        "error": "absolute difference of the log evidence from that of tempered SMC, nats",
-        "K": "number of components",
-        "less_labels": "our log evidence less log K!, nats",
-        "level": "level of the intervals",
-        "log_evidence": "our log evidence, nats",
-        "parameter": (
-            "parameter: means, sds and weight of the components in the order of their means"
-        ),
-        "replications": "number of data sets",
-        "se_of_reference": "standard error of the log evidence of tempered SMC over its runs, nats",
-        "seed": "seed of the fit",
-        "tv": "total variation distance of the predictive density to that of tempered SMC",
-    },
-    "mixture_stream": {
-        "behind": "``fit`` less ``partial_fit``, nats a row; below zero the calls are ahead",
-        "below_truth": "log density of new rows under the true mixture less ours, nats a row",
-        "cpu": "CPU seconds of all calls",
-        "cpu_fit": "CPU seconds of the one pass of ``fit``",
-        "cpu_partial_fit": "CPU seconds of the twenty calls of ``partial_fit``",
-        "cpu_per_million": "CPU seconds of a million rows after the first call",
-        "data": "table",
-        "fit": "log density of the held-out rows after ``fit``, nats a row; larger is better",
-        "partial_fit": "log density of the held-out rows after the twenty calls, nats a row",
-        "peak_mb": "peak memory less that before the stream, pages of files left out, MB",
-        "rows": "number of rows of the file",
-        "seed": "number of the split",
-    },
     "mnist8m": {
         "answered_long": "as ``answered``: nobody has more time here",
         "cpu": "CPU seconds of the fit or up to the point, mean over seeds; in verdicts ours",
@@ -363,15 +252,6 @@ IN_STUDY = {
         "rms": "root mean square error of our means over coordinates and seeds, in posterior sds",
         "seed": "seed of the fit",
     },
-    "neighbours": {
-        "seed": "number of the split",
-        "setting": (
-            "``pmd``, ``inducing``: approximation taken; ``gpboost``: kernel; ``trees``: their "
-            "number and leaves; ``svgp``: optimizer, kernel, learning rate, inducing points (M); "
-            "``sgpr``: kernel, inducing inputs (M)"
-        ),
-        "warned": "number of warnings of fit and predictions",
-    },
     "paper_flights": {
         "cpu": "CPU seconds of the fit, or up to the point; in verdicts those of our fit, mean",
         "loss": "by what share of theirs our mean is worse, 0 where it is not; none for log loss",
@@ -387,12 +267,6 @@ IN_STUDY = {
             "``trees``: leaves, rate, number; ``paper``: eta, n0, noise variance over the variance "
             "of y"
         ),
-    },
-    "paper_gp": {
-        "kind": "``floor``: the exact process; the others as said above",
-        "passes": "passes over the rows so far; fractions are batches of the first",
-        "rmse": "root mean square error from the function without noise; smaller is better",
-        "seed": "seed of the data and of the fit",
     },
     "paper_lda": {
         "cpu": (
@@ -412,7 +286,6 @@ IN_STUDY = {
             "share, its sweeps, past tokens"
         ),
         "share": "share of all words that the topic has",
-        "spread": "standard deviation of ours less theirs over splits",
         "words": "leading words of the topic with their probabilities",
     },
     "paper_logistic": {
@@ -470,12 +343,6 @@ IN_STUDY = {
         "method": "method, as listed above",
         "warned": "number of seeds with a warning",
     },
-    "predictions": {
-        "cpu": "CPU seconds of the second call, one thread",
-        "family": "model that predicts",
-        "method": "method that is called, of ours unless it says scikit-learn",
-        "rows": "number of predicted rows",
-    },
     "price": {
         "by": "what particles were weighed by, as said above",
         "cpu": "CPU seconds of our fit (``price``: the least of three)",
@@ -491,16 +358,6 @@ IN_STUDY = {
         "seed": "seed of the fit",
         "shape": "what rows are like, as said above",
     },
-    "priors": {
-        "cpu": "CPU seconds of the fit (``reference``: of its sampling)",
-        "kind": "setting of the estimator, or ``reference``: the long chains it is held against",
-        "min_ess": "smallest effective sample size of the reference, of means and of squares",
-        "n_divergent": "number of divergent transitions of the reference",
-        "n_draws": "number of draws of the reference",
-        "prior": "prior on the coefficients",
-        "r_hat": "largest R-hat of the reference's chains or of our moves; none without moves",
-        "seed": "seed of the fit",
-    },
     "regression": {
         "budget": "CPU seconds that the run was given; 0: it ends by itself",
         "coverage": "share of the test rows inside their 90 % intervals (trees: between quantiles)",
@@ -513,34 +370,6 @@ IN_STUDY = {
             "trees: parameters of scikit-learn's"
         ),
     },
-    "shapes": {
-        "cpu": "CPU seconds, mean over the runs that came to an end",
-        "ess": "effective share of the particles, median over seeds; larger is better",
-        "evidence_error": "absolute error of the log evidence, nats, median over seeds",
-        "k_hat": "Pareto k-hat of our weights, median over seeds; above 0.7 they miss a tail",
-        "mean_error": (
-            "largest error of a mean over coordinates, in posterior sds, median over seeds"
-        ),
-        "method": "method, as said above, and of ours the number of particles",
-        "quantile_error": "largest error of a probability below a quantile, median over seeds",
-        "rule": "whether moments or quantiles count",
-        "sd_error": "largest relative error of a posterior sd over coordinates, median over seeds",
-        "warned": "share of the seeds with a warning",
-    },
-    "speed": {
-        "compilations": "number of compilations in all three kinds of fit",
-        "compilations_default_fit": "number of compilations in the import and the default fit",
-        "fit_cpu_s": "CPU seconds of the import and the default fit",
-        "fit_wall_s": "wall seconds of the import and the default fit",
-        "kernels": "number of functions of skpmd that Numba compiles",
-        "numpy_ms": "CPU milliseconds of bare NumPy, median",
-        "of": "what is imported: the package alone, or an estimator",
-        "ratio": "ours over NumPy's or scikit-learn's; smaller is better",
-        "sklearn_s": "CPU seconds of scikit-learn's import, median",
-        "skpmd_ms": "CPU milliseconds of our step, median",
-        "skpmd_s": "CPU seconds of our import, median",
-        "what": "what is timed, as said above; ``second process`` finds the first one's cache",
-    },
     "stream": {
         "cpu": "CPU seconds of all calls, drawing of the rows included",
         "method": "estimator, as said above",
@@ -549,48 +378,6 @@ IN_STUDY = {
         "rows": "number of rows of the stream",
         "seed": "seed of the fit and of the order of the rows",
         "warned": "whether the last call warned",
-    },
-    "stream_hour": {
-        "logistic_ms": "CPU milliseconds of a call of the logistic regression, median",
-        "mean_error": "largest difference of a posterior mean from that of the fit, in its sds",
-        "memory_mb": "largest memory of the process that is no page of a file, MB",
-        "minute": "minutes since the start, at the end of the part or at the comparison",
-        "mixture_ms": "CPU milliseconds of a call of the mixture, median",
-        "model": "estimator whose stream is held beside its fit",
-        "process_ms": "CPU milliseconds of a call of the Gaussian process, median",
-        "reference_ms": "CPU milliseconds of the fixed computation, median",
-        "rows": "rows that each model has had so far",
-        "sd_error": "largest relative difference of a posterior sd from that of the fit",
-    },
-    "text": {
-        "accuracy": "share of the test part that is labelled rightly; larger is better",
-        "C": "scikit-learn's ``C``, to which the prior is matched (chosen, for ``words`` given)",
-        "cpu": "CPU seconds of one fit on the training part",
-        "cpu_diag": "CPU seconds of the fit of ``diag``",
-        "cpu_full": "CPU seconds of the fit of ``full``",
-        "cpu_predict": "CPU seconds of the probabilities for the test part",
-        "ece": "expected calibration error on the test part, 15 bins; smaller is better",
-        "inference": "method of inference that our fit took",
-        "inference_full": "method of inference that ``full`` took",
-        "log_loss": "log loss on the test part, nats; smaller is better",
-        "log_loss_cv": "log loss on held-out parts of the training part, nats; smaller is better",
-        "log_loss_diag": "log loss of ``diag`` on the test part, nats",
-        "log_loss_full": "log loss of ``full`` on the test part, nats",
-        "max_mean_gap": "largest gap of a mean of ``diag`` from ``full``, in sds of ``full``",
-        "median_sd_ratio": "median ratio of an sd of ``diag`` to that of ``full``",
-        "method": "classifier, as listed above",
-        "min_sd_ratio": "smallest ratio of an sd of ``diag`` to that of ``full``",
-        "peak_mb_over_X": "peak memory of fit and predictions less that before, with X in it, MB",
-        "power": "what all log odds are multiplied by",
-        "rms_mean_gap": (
-            "root mean square gap of the means of ``diag`` from ``full``, in sds of ``full``"
-        ),
-        "rms_probability_gap": (
-            "root mean square gap of the test part's probabilities by ``diag`` and ``full``"
-        ),
-        "rows": "number of rows of the training part",
-        "warned": "whether the fit warned",
-        "X_mb": "size of the training part as CSR, MB",
     },
     "theory": {
         "cpu_s": "CPU seconds of an iteration, least of some (section 3.3: up to the step, mean)",
@@ -611,10 +398,6 @@ IN_STUDY = {
         "peak_mb": "peak memory of an iteration beyond that before it, MB",
         "relation": "whether the slope should equal the bound or be at most as large",
         "repetitions": "number of repetitions that are averaged",
-        "rmse_reweighted": (
-            "root mean square error of the integral after one reweighting by all data"
-        ),
-        "rmse_steps": "root mean square error of the integral after T steps",
         "seeds": "number of seeds that are averaged",
         "size": "number of particles, components or steps (SVI: of dimensions)",
         "standard_error": "standard error of the slope (section 3.3: of the mean error)",
@@ -625,10 +408,6 @@ IN_STUDY = {
         "way": (
             "``kernels``, ``weights``, or from the former to the latter after a pass (``switch``)"
         ),
-    },
-    "threads": {
-        "case": "estimator, and what is special about it",
-        "what": "``step``: a ``partial_fit`` of one batch; ``fit``: a whole fit",
     },
     "topic_calibration": {
         "alpha": "Dirichlet parameter of the documents' topic proportions",
@@ -654,55 +433,5 @@ IN_STUDY = {
         "warned": "whether the fit warned",
         "width": "mean width of the intervals of the counted words",
         "words": "number of probabilities of words that are counted",
-    },
-    "topic_curves": {
-        "cpu": "CPU seconds of the fit (ours) or up to the point (others)",
-        "data": "corpus",
-        "seed": "number of the split",
-        "setting": (
-            "``pmd``: particles; ``sklearn``: batch and offset, or ``batch`` and iterations; "
-            "``gensim``: chunk, decay, offset; ``tomotopy``: sweeps from one update of its prior "
-            "to the next"
-        ),
-        "step": "passes so far, or of the fit (``tomotopy``: sweeps; batch method: iterations)",
-    },
-    "topic_speed": {
-        "cpu": "CPU seconds of the three passes, or of tomotopy's sweeps",
-        "cpu_per_token_us": "CPU microseconds of a pass for each token",
-        "documents": "number of documents of the fit",
-        "particles": "number of particles",
-        "ratio": "wall seconds of one thread over those of two; larger is better, 2 is full use",
-        "setting": (
-            "ours: ``assignment``; ``sklearn``: size of a batch; ``tomotopy``: sweeps from one "
-            "update of its prior to the next"
-        ),
-        "side": "whose fit it is",
-        "sweeps": "visits of a document in a pass (tomotopy: sweeps in all)",
-        "wall_1": "wall seconds of the fit with one thread, median of three",
-        "wall_2": "wall seconds of the fit with two threads, median of three",
-    },
-    "topic_stream": {
-        "cpu": "CPU seconds of all calls",
-        "documents": "number of documents of the stream",
-        "peak_mb": "peak resident memory of the process after the stream, MB",
-        "peak_mb_first_tenth": (
-            "peak resident memory of the process after a tenth of the stream, MB"
-        ),
-        "perplexity": "perplexity of new documents, by document completion; smaller is better",
-        "perplexity_truth": "perplexity under the topics that the documents are drawn from",
-    },
-    "topics": {
-        "cpu": "CPU seconds of the fit, or up to the point (averages: of all chains)",
-        "data": "corpus",
-        "diversity": "share of different words among the topics' 25 leading ones; larger is better",
-        "K": "number of topics",
-        "npmi": "mean NPMI of each topic's ten leading words; larger is better",
-        "seed": "number of the split",
-        "setting": (
-            "priors of mixes and of topics, then of ours: ``assignment``; ``sklearn``: batch and "
-            "offset, or ``batch`` and iterations; ``gensim``: chunk, decay, offset; ``tomotopy``: "
-            "sweeps from one update of its prior to the next, 0 for a fixed one"
-        ),
-        "step": "passes of the others so far (tomotopy: sweeps); of ours it says nothing",
     },
 }

@@ -231,6 +231,8 @@ def origin_lines(study):
             f", on {cores} of {machine['processor']} with "
             f"{machine['memory_gb']:g} GB, {machine['system']}"
         )
+    if "seconds" in study:
+        place += f", in {study['seconds'] / 60:.1f} minutes"
     return [f"Made{place}, with {used}.", ""]
 
 

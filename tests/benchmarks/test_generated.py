@@ -12,7 +12,7 @@ from examples.benchmarks.general.honesty_generator import (  # noqa: E402
     normal_between,
     reached,
 )
-from examples.benchmarks.general.shapes_truth import errors, truth  # noqa: E402
+from examples.benchmarks.general.honesty_truth import errors, truth  # noqa: E402
 
 KERNELS, DOF = 200, 5.0
 # A seed of each family whose posterior has few coordinates.
@@ -132,3 +132,17 @@ def test_gates_of_posteriors_drawn_at_random():
         {"wrong": 35},
     ):  # fmt: skip
         assert sum(not gate.met for gate in honesty._generated_gates([row(**changed)])) == 1
+
+
+def test_quantiles_count_where_moments_do_not_exist_and_only_there():
+    rng = np.random.default_rng(0)
+    cauchy = truth(rng.standard_cauchy((200_000, 1)), 0.0)
+    normal = truth(rng.standard_normal((200_000, 1)), 0.0)
+    assert cauchy.by_quantiles and not normal.by_quantiles
+    equal = np.full(4000, 1.0 / 4000)
+    assert errors(cauchy, rng.standard_cauchy((4000, 1)), equal, 0.0).right
+    assert errors(cauchy, 2.0 * rng.standard_cauchy((4000, 1)), equal, 0.0).wrong
+    assert errors(normal, rng.standard_normal((4000, 1)), equal, 0.0).right
+    assert errors(normal, rng.standard_normal((4000, 1)) + 0.3, equal, 0.0).wrong
+    between = errors(normal, rng.standard_normal((4000, 1)) + 0.17, equal, 0.0)
+    assert not between.right and not between.wrong

@@ -50,7 +50,7 @@ def draw(folder, names):
 
 @pytest.mark.slow
 def test_studies_import_no_peer_and_a_picture_needs_none(tmp_path):
-    draw(tmp_path, ["topic_stream"])
+    draw(tmp_path, ["gp_small"])
 
 
 @pytest.mark.slow  # the documentation draws them, too

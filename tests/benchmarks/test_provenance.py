@@ -4,21 +4,24 @@ import json
 import subprocess
 
 import pytest
+from joblib import Parallel, delayed
 
 provenance = pytest.importorskip(
     "examples.benchmarks.harness.provenance", reason="examples are not installed"
 )
 from examples.benchmarks.harness import study as studies  # noqa: E402
+from examples.benchmarks.harness.timing import spent_so_far  # noqa: E402
 
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A small package and a study of it, which `provenance` takes for the repository."""
     texts = {
-        "skpmd/__init__.py": "from skpmd.one import A\nfrom skpmd.two import B\n",
+        "skpmd/__init__.py": "if TYPE_CHECKING:\n    from skpmd.one import A as A, B as B\n",
         "skpmd/one/__init__.py": "from skpmd.one._fit import A\n",
-        "skpmd/one/_fit.py": "from skpmd.common import step\nA = step\n",
+        "skpmd/one/_fit.py": "from skpmd import typed\nfrom skpmd.common import step\nA = step\n",
         "skpmd/two.py": "B = 1\n",
+        "skpmd/typed.py": "if TYPE_CHECKING:\n    from skpmd.two import B\n",
         "skpmd/common.py": '"""Text."""\n\n\ndef step():\n    """More."""\n    return 1  # Why.\n',
         "examples/__init__.py": "",
         "examples/study.py": "from .helper import fit\n",
@@ -48,8 +51,19 @@ def rewrite(path, old, new):
 
 def test_digests_are_of_the_modules_that_a_study_reaches(tree):
     assert list(provenance.code_digests("examples.study")) == [
-        "skpmd.common", "skpmd.one", "skpmd.one._fit",
+        "skpmd.common", "skpmd.one", "skpmd.one._fit", "skpmd.typed",
     ]  # fmt: skip
+
+
+def test_every_study_reaches_the_estimators_that_it_takes_from_the_front_door():
+    import skpmd
+
+    homes = {name: provenance._home("skpmd", name) for name in skpmd.__all__}
+    assert "skpmd" not in homes.values()
+    families = {home for name, home in homes.items() if hasattr(getattr(skpmd, name), "fit")}
+    for name in studies.discover():
+        code = provenance.code_digests(studies._studies()[name][0])
+        assert families & set(code) and "skpmd.engine.model" in code, name
 
 
 def test_words_change_no_digest_and_code_does(tree):
@@ -86,8 +100,15 @@ def test_a_commit_says_whether_the_code_differs_from_it(tree):
 def test_a_command_line_has_the_options_that_are_not_the_defaults(tmp_path):
     config = studies.Config(tmp_path, False, tmp_path, jobs=2)
     assert studies.command("theory", config).endswith("theory --data DIR --jobs 2")
-    config = studies.Config(None, True, tmp_path, minutes=1.0)
-    assert studies.command("theory", config).endswith("theory --quick --minutes 1")
+    config = studies.Config(None, True, tmp_path)
+    assert studies.command("theory", config).endswith("theory --quick")
+
+
+def test_what_a_run_takes_has_its_workers_in_it():
+    before = spent_so_far()
+    Parallel(n_jobs=2)(delayed(sum)(range(n)) for n in (20_000_000, 20_000_001))
+    spent = {key: value - before[key] for key, value in spent_so_far().items()}
+    assert spent["cpu_seconds"] > 0.1 and spent["seconds"] > 0.1
 
 
 @pytest.mark.slow  # three seconds

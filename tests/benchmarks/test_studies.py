@@ -17,7 +17,7 @@ from examples.benchmarks.harness import verdicts  # noqa: E402
 def test_every_module_with_three_functions_is_a_study_with_a_summary():
     found = studies.discover()
     assert {"paper_mixture", "paper_logistic", "paper_flights", "paper_lda"} <= set(found)
-    assert {"theory", "ablation", "posteriors"} <= set(found)
+    assert {"theory", "posteriors", "flights"} <= set(found)
     assert all(found.values())
 
 

@@ -1,4 +1,4 @@
-"""What the studies `theory` and `ablation` measure with, against grids and closed forms."""
+"""What the study `theory` measures with, against grids and closed forms."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,6 @@ from scipy.stats import norm
 
 pytest.importorskip("examples.benchmarks.peers", reason="examples are not installed")
 
-from examples.benchmarks.paper import ablation
 from examples.benchmarks.paper import theory_densities as densities
 from examples.benchmarks.paper import theory_integrals as integrals
 from examples.benchmarks.paper import theory_mirror as mirror
@@ -104,23 +103,3 @@ def test_standard_error_of_a_slope():
     rows = [fitted("", sizes, sizes[:, None] ** -0.5 * one, 0, "") for one in noise * common]
     spread = np.std([row["slope"] for row in rows])
     assert np.mean([row["standard_error"] for row in rows]) == pytest.approx(spread, rel=0.1)
-
-
-def table(**errors):
-    """Rows of two problems with the given (errors, spread, CPU) by setting."""
-    return [
-        {"setting": name, "problem": place, "error": error, "spread": spread, "cpu_s": cpu}
-        for name, (both, spread, cpu) in errors.items()
-        for place, error in enumerate(both)
-    ]
-
-
-def test_what_dominates_the_defaults():
-    rows = table(
-        defaults=((1.0, 1.0), 0.1, 1.0),
-        better=((0.8, 0.8), 0.1, 1.0),
-        dearer=((0.8, 0.8), 0.1, 1.1),
-        once=((0.8, 1.0), 0.1, 1.0),
-        noisy=((0.8, 0.8), 0.3, 1.0),
-    )
-    assert ablation.dominating(rows) == ["better"]

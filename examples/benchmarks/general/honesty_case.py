@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .shapes_truth import RIGHT_MEAN, RIGHT_SD, WRONG_MEAN, WRONG_QUANTILE, WRONG_SD, errors
+from .honesty_truth import RIGHT_MEAN, RIGHT_SD, WRONG_MEAN, WRONG_QUANTILE, WRONG_SD, errors
 
 EVIDENCE, STANDARD_ERRORS = 0.1, 3.0
 

@@ -6,8 +6,8 @@ from scipy import stats
 from skpmd import ParticleMirrorDescent
 
 from .honesty_case import Case, hearing, judged
+from .honesty_laws import normal
 from .honesty_shapes import NAMED, OTHERS, UNREACHABLE, rows
-from .shapes_targets import normal
 
 SEEDS, PARTS = 5, 4
 QUICK = ("widths 1 and .05", "spike and slab", "Weibull")

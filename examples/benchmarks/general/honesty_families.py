@@ -12,7 +12,7 @@ from skpmd import BayesianLogisticRegressionPMD, GaussianMixturePMD, SparseGPReg
 from ..lda.topic_calibration import LEVEL, simulated
 from .honesty_case import Case, by_moments, hearing, judged
 from .honesty_shapes import on_grid
-from .shapes_truth import RIGHT_MEAN, RIGHT_SD, WRONG_SD
+from .honesty_truth import RIGHT_MEAN, RIGHT_SD, WRONG_SD
 
 SEEDS = 3
 INTERCEPT_SCALE = 10.0

@@ -23,7 +23,7 @@ from . import honesty_generator_models as models
 from . import honesty_generator_shapes as shapes
 from .honesty_case import Case, hearing, judged
 from .honesty_generator import Drawn
-from .shapes_truth import truth
+from .honesty_truth import truth
 
 N_KEPT = 412  # Some 1 % of the posteriors are outside the documented regime.
 # Odd seeds below 3,001 have been looked at.

@@ -12,7 +12,7 @@ from scipy import optimize, special
 
 from skpmd.engine.diagnostics import pareto_k
 
-from .shapes_targets import LOG_TWO_PI
+from .honesty_laws import LOG_TWO_PI
 
 N_DRAWS = 100_000
 FEW = 4_000  # Draws of the prior that a fit sees.

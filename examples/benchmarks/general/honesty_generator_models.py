@@ -18,7 +18,7 @@ from .honesty_generator import (
     on_cells,
     places,
 )
-from .shapes_targets import LOG_TWO_PI
+from .honesty_laws import LOG_TWO_PI
 
 
 def _curve(rng, design, X, y, axes, laws, error, prior_sd):

@@ -19,7 +19,7 @@ from .honesty_generator import (
     places,
     rotation,
 )
-from .shapes_targets import LOG_TWO_PI
+from .honesty_laws import LOG_TWO_PI
 
 _ROW = np.zeros((1, 1))
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import special, stats
 
 from ..peers.problem import Problem
-from .shapes_targets import LOG_TWO_PI, Law, Shape, funnel, normal, of
-from .shapes_truth import truth
+from .honesty_laws import LOG_TWO_PI, Law, Shape, funnel, normal, of
+from .honesty_truth import truth
 
 N_DRAWS = 400_000
 GRID = 1600  # Points of a grid along each of two coordinates.

@@ -35,18 +35,16 @@ def squared(error, variance):
     return max(float(np.mean(np.square(error))) - noise, noise)
 
 
-def measure(model, data, truth, transform=None):
+def measure(model, data, truth):
     """Fit, and return a row of numbers and the two error vectors.
 
-    The coordinates of ``truth`` are the posterior's first, or the ``transform`` of each of them.
+    The coordinates of ``truth`` are the posterior's first.
     """
     with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
         warnings.simplefilter("always")
         model.fit(data.X, data.y, sample_weight=getattr(data, "weight", None))
     posterior, d = model.posterior_, len(truth.mean)
     values = posterior.particles[:, :d]
-    if transform is not None:
-        values = transform(values)
     mean = posterior.weights @ values
     error = errors(mean, np.sqrt(posterior.weights @ (values - mean) ** 2), truth)
     diagnostics = model.diagnostics_

@@ -2,9 +2,7 @@
 
 The files in ``DIR`` are NumPy archives: ``keel_*.npz`` with ``X`` and ``y``, ``mnist.npz`` with
 ``X_train``, ``y_train``, ``X_test`` and ``y_test``, ``adult.npz`` with ``X``, ``y`` and
-``is_train``, ``pdbdata_prostate.npz`` with ``data_x`` and ``data_y``, and the word counts
-``newsgroups20.npz`` (SciPy's CSR) with ``newsgroups20.meta.npz``: ``labels`` and ``is_train``;
-other word counts as the former.
+``is_train``, and word counts (SciPy's CSR).
 """
 
 from dataclasses import dataclass
@@ -15,20 +13,19 @@ from scipy.sparse import coo_array, csr_array, load_npz
 
 KEEL = ("keel_pima", "keel_wdbc", "keel_german", "keel_spambase")
 SONGS, N_TRAINING_SONGS = "YearPredictionMSD.txt", 463_715
-MULTICLASS = ("keel_optdigits", "keel_splice", "keel_texture", "keel_vowel")
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Features and labels 0, 1, ..., with a test part where the source has one.
 
-    The features are standardised (dense) or word counts (sparse).
+    The features are standardised.
     """
 
     name: str
-    X: np.ndarray | csr_array
+    X: np.ndarray
     y: np.ndarray
-    X_test: np.ndarray | csr_array | None = None
+    X_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
 
 
@@ -83,8 +80,6 @@ def load(name, data_dir):
       with the training mean and sd; the 1,932 test images likewise.
     * ``adult``: the standard split, every column standardised, the 0/1 dummies included: the rare
       ones become large values.
-    * ``prostate50``: the 50 columns of the largest absolute two-sample t, chosen on all rows.
-    * ``newsgroups20``: word counts, sparse float64, 20 classes, split by date.
     """
     loader = _LOADERS.get(name, _keel)
     return Dataset(name, *loader(existing(data_dir, _FILES.get(name, name))))
@@ -109,30 +104,8 @@ def _adult(path):
     return X_train, y[train], X_test, y[~train]
 
 
-def _prostate50(path):
-    with np.load(path) as archive:
-        X, y = archive["data_x"], archive["data_y"].astype(np.int64)
-    groups = X[y == 1], X[y == 0]
-    gap = groups[0].mean(axis=0) - groups[1].mean(axis=0)
-    error = np.sqrt(sum(group.var(axis=0, ddof=1) / len(group) for group in groups))
-    chosen = np.sort(np.argsort(-np.abs(gap / error), kind="stable")[:50])
-    return standardised(X[:, chosen])[0], y
-
-
-def _newsgroups20(path):
-    X = csr_array(load_npz(path), dtype=np.float64)
-    with np.load(path.with_name("newsgroups20.meta.npz")) as archive:
-        y, train = archive["labels"].astype(np.int64), archive["is_train"]
-    return X[train], y[train], X[~train], y[~train]
-
-
-_FILES = {"mnist86": "mnist", "prostate50": "pdbdata_prostate"}
-_LOADERS = {
-    "mnist86": _mnist86,
-    "adult": _adult,
-    "prostate50": _prostate50,
-    "newsgroups20": _newsgroups20,
-}
+_FILES = {"mnist86": "mnist"}
+_LOADERS = {"mnist86": _mnist86, "adult": _adult}
 
 
 def breast_cancer():
@@ -212,27 +185,6 @@ def dequantised(X, seed=0):
     whole = (X == np.round(X)).all(axis=0)
     X[:, whole] += np.random.default_rng(seed).random((len(X), int(whole.sum())))
     return X
-
-
-def galaxies(data_dir):
-    """Load the speeds of 82 galaxies, in 1000 km/s."""
-    with np.load(existing(data_dir, "galaxies")) as archive:
-        return archive["X"][:, 0] / 1000.0
-
-
-def low_dim_gauss_mix(data_dir):
-    """Load posteriordb's ``low_dim_gauss_mix``: y and {parameter: draws}."""
-    with np.load(existing(data_dir, "pdb_low_dim_gauss_mix__low_dim_gauss_mix")) as archive:
-        draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
-        return archive["data_y"], dict(zip(archive["names"].tolist(), draws.T, strict=True))
-
-
-def gp_regr(data_dir):
-    """Load posteriordb's ``gp_regr``: X, y and {parameter: draws}."""
-    with np.load(existing(data_dir, "pdb_gp_pois_regr__gp_regr")) as archive:
-        draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
-        X, y = archive["data_x"].astype(np.float64), archive["data_y"].astype(np.float64)
-        return X[:, None], y, dict(zip(archive["names"].tolist(), draws.T, strict=True))
 
 
 def corpus(name, data_dir):

@@ -159,7 +159,7 @@ def _imported(name):
     """Dotted names that a module imports from the studies and from skpmd, front doors followed."""
     is_package = _path(name).name == "__init__.py"
     found = []
-    for node in ast.walk(_tree(name)):
+    for node in ast.walk(_that_runs(_tree(name))):
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == _FACADE:
             found.append(_home(_FACADE, node.attr))
         if isinstance(node, ast.Import):
@@ -171,6 +171,14 @@ def _imported(name):
     return tuple(one for one in found if one.split(".")[0] in ("skpmd", "examples"))
 
 
+def _that_runs(tree):
+    """A tree without its blocks for type checkers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    return tree
+
+
 def _origin(node, name, is_package):
     if not node.level:
         return node.module
@@ -180,11 +188,14 @@ def _origin(node, name, is_package):
 
 
 def _home(origin, name):
-    """The module that a name is of: a module itself, or what skpmd's front door takes it from."""
+    """The module that a name is of: a module itself, or what skpmd's front door takes it from.
+
+    The door is lazy: it has its imports in a block for type checkers.
+    """
     if _path(f"{origin}.{name}") is not None:
         return f"{origin}.{name}"
     if origin == _FACADE:
-        for node in _tree(_FACADE).body:
+        for node in ast.walk(_tree(_FACADE)):
             if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
                 return node.module
     return origin

@@ -32,16 +32,15 @@ _PACKAGE = __package__.rpartition(".")[0]
 
 @dataclass(frozen=True)
 class Config:
-    """Options of the command line: data folder (or None), quick variant, output folder, and more.
+    """Options of the command line: data folder (or None), quick variant, output folder.
 
-    ``jobs`` and ``minutes`` are for the studies that have cases side by side, or a length.
+    ``jobs`` is for the studies that have cases side by side.
     """
 
     data: Path | None
     quick: bool
     out: Path
     jobs: int = 1
-    minutes: float = 60.0
 
     @property
     def cache(self):
@@ -148,8 +147,13 @@ def command(name, config):
     """Return the command line of a study; it names no folder of this machine."""
     words = f"python -m examples.benchmarks {name}"
     words += " --quick" if config.quick else " --data DIR" if config.data else ""
-    words += f" --jobs {config.jobs}" if config.jobs != Config.jobs else ""
-    return words + (f" --minutes {config.minutes:g}" if config.minutes != Config.minutes else "")
+    return words + (f" --jobs {config.jobs}" if config.jobs != Config.jobs else "")
+
+
+def options(name, config):
+    """Return the arguments of a study's command line, folders with their names."""
+    words = [name, *["--quick"] * config.quick, *(["--data", config.data] if config.data else [])]
+    return [*map(str, words), "--out", str(config.out), "--jobs", str(config.jobs)]
 
 
 def origin(name):
@@ -166,15 +170,28 @@ def origin(name):
 def changed_since(content):
     """Return the modules of skpmd that have changed since a study's results were made.
 
-    None where the results do not say which code they are of.
+    None where there are no results, or they do not say which code they are of.
     """
-    if "code" not in content:
+    if content is None or "code" not in content:
         return None
     return provenance.changed(_studies()[content["study"]][0], content["code"])
 
 
+def quoted():
+    """Return {study: pages that quote it}, by the tests that write the sentences of these pages."""
+    found = {}
+    for path in sorted((FOLDER.parents[1] / "tests/benchmarks/figures").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+        said = {ast.unparse(node.targets[0]): node.value for node in assigned}
+        for node in ast.walk(said["STUDIES"]) if "STUDIES" in said else ():
+            if isinstance(node, ast.Name):
+                found.setdefault(node.id, []).append(said["PAGE"].value)
+    return found
+
+
 def write(name, config, rows, gates, made):
-    """Write ``NAME.json``; ``made`` is the study's `origin`."""
+    """Write ``NAME.json``; ``made`` is the study's `origin` and what the run took."""
     content = {
         "study": name,
         "command": command(name, config),
@@ -190,9 +207,20 @@ def write(name, config, rows, gates, made):
             for gate in gates
         ],
     }
-    path = config.out / f"{stem(name, config)}.json"
+    path = place(name, config)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def place(name, config):
+    """Path of a study's results."""
+    return config.out / f"{stem(name, config)}.json"
+
+
+def results(name, config):
+    """Return a study's results as they were written, None where there are none."""
+    path = place(name, config)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def stem(name, config):

@@ -9,7 +9,7 @@ from functools import cache
 
 from scipy.special import ndtri
 
-from ..mixture import mixture
+from . import tied_mixture
 
 BATCH = 10
 SNAPSHOTS = 120  # of the open ones, a tenth apart: none misses the end of a budget by more
@@ -49,7 +49,7 @@ def _chains():
     from ..peers.sgld import sgld
     from ..peers.tied_gibbs import tied_gibbs
 
-    scans = {"sigma": mixture.SIGMA, "passes": 20_000, "n_snapshots": SNAPSHOTS}
+    scans = {"sigma": tied_mixture.SIGMA, "passes": 20_000, "n_snapshots": SNAPSHOTS}
     return {
         "SGLD": {
             f"{chains} x {step:g}": (sgld, {"n_chains": chains, "step_size": step, **OPEN})
@@ -101,15 +101,15 @@ def problem():
     from ..peers.problem import Problem
 
     def log_likelihood(theta, X, y):
-        first = -0.5 * ((X[:, 0] - theta[0]) / mixture.SIGMA) ** 2
-        second = -0.5 * ((X[:, 0] - theta[0] - theta[1]) / mixture.SIGMA) ** 2
+        first = -0.5 * ((X[:, 0] - theta[0]) / tied_mixture.SIGMA) ** 2
+        second = -0.5 * ((X[:, 0] - theta[0] - theta[1]) / tied_mixture.SIGMA) ** 2
         return jnp.logaddexp(first, second).sum()
 
     return Problem(
         2,
-        mixture.log_likelihood,
-        mixture.log_prior,
-        mixture.sample_prior,
+        tied_mixture.log_likelihood,
+        tied_mixture.log_prior,
+        tied_mixture.sample_prior,
         log_likelihood,
         lambda theta: -0.5 * (theta @ theta),
     )

@@ -58,8 +58,8 @@ from ..harness.pictures import legend_above
 from ..harness.study import pyplot, stem
 from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, verdict_gates, verdicts
-from ..mixture import mixture
 from ..peers.problem import Snapshot
+from . import tied_mixture
 from .mixture_peers import BATCH, GRID, peers, problem
 
 SEEDS, PASSES = 10, 5
@@ -93,8 +93,8 @@ def run(config):
 
 def one_run(quick, seed):
     """Points of all methods' curves, and {method: density on the pictures' grid}."""
-    n_rows, size = (300, 300) if quick else (1000, mixture.N_PARTICLES)
-    X = mixture.data(n_rows, seed)
+    n_rows, size = (300, 300) if quick else (1000, tied_mixture.N_PARTICLES)
+    X = tied_mixture.data(n_rows, seed)
     judge = Judge(X)
     points, shown = [], {"exact": judge.exact}
     with quiet_clock():  # compiles
@@ -173,9 +173,9 @@ def ours(seed, **options):
 
     def log_likelihood(theta, X, y):
         read.append(len(X))
-        return mixture.log_likelihood(theta, X, y)
+        return tied_mixture.log_likelihood(theta, X, y)
 
-    prior = mixture.log_prior, mixture.sample_prior
+    prior = tied_mixture.log_prior, tied_mixture.sample_prior
     return ParticleMirrorDescent(log_likelihood, *prior, random_state=seed, **options), read
 
 
@@ -183,14 +183,16 @@ class Judge:
     """The exact posterior where it is not negligible, and distances to it."""
 
     def __init__(self, X):
-        grid = mixture.Grid(X, 161)
+        grid = tied_mixture.Grid(X, 161)
         kept = grid.density > SUPPORT * grid.density.max()
         self.points, self.cell = grid.points[kept], grid.cell
         self.log_density, self.density = grid.log_density[kept], grid.density[kept]
         self.grid = grid
         self.entropy = -(self.density @ self.log_density) * self.cell
         self.shown = np.stack(np.meshgrid(SHOWN, SHOWN, indexing="ij"), axis=-1).reshape(-1, 2)
-        log_joint = mixture.log_prior(self.shown) + mixture.log_likelihood(self.shown, X, None)
+        log_joint = tied_mixture.log_prior(self.shown) + tied_mixture.log_likelihood(
+            self.shown, X, None
+        )
         self.exact = np.exp(log_joint - grid.log_evidence)
 
     def distances(self, log_density):

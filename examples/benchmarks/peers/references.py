@@ -1,7 +1,4 @@
-"""Long runs of Markov chains whose moments stand for the exact posterior, kept as npz files.
-
-By NUTS, or by the Gibbs sampler of `polya_gamma` where the catalogue says so.
-"""
+"""Long runs of NUTS whose moments stand for the exact posterior, kept as npz files."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +14,7 @@ STEPS_PER_CHUNK = 250
 MAX_R_HAT = 1.01
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
-# For kinks, heavy tails and scales that are not quite those of the whitening: other priors.
+# For heavy tails and scales that are not quite those of the whitening.
 CAREFUL = {"target_accept": 0.95, "adapt_mass": True}
 
 
@@ -26,7 +23,7 @@ class Reference:
     """Moments of the posterior and how well they are known.
 
     ``ess`` and ``ess_second_moment`` are per coordinate; ``test_log_loss`` is that of the
-    posterior's mean probability on the test rows (nan without any, or under a transform).
+    posterior's mean probability on the test rows (nan without any).
     ``quantiles`` are those at `LEVELS`, shape (5, d), and ``ess_quantiles`` the effective sample
     sizes of the shares of draws below them; the oldest files lack both.
     """
@@ -73,17 +70,14 @@ def mean_probability(draws, X, block=4096):
     return total / len(draws)
 
 
-def reference(
-    data, prior="normal", transform=None, *, sampler="nuts", min_ess=30_000, seed=20_160_509,
-    progress=print,
-):  # fmt: skip
+def reference(data, *, sampler="nuts", min_ess=30_000, seed=20_160_509, progress=print):
     """Draw until each coordinate's mean AND squared deviation has ESS ``min_ess`` or more.
 
     And until the largest R-hat is `MAX_R_HAT` or less.
     """
     chunks, n_divergent, cpu = [], 0, 0.0
-    for drawn, divergent, seconds in SAMPLERS[sampler](data, prior, seed):
-        chunks.append(drawn if transform is None else transform(drawn))
+    for drawn, divergent, seconds in SAMPLERS[sampler](data, seed):
+        chunks.append(drawn)
         n_divergent += divergent
         cpu += seconds
         # The estimate of ESS is itself noisy: look again only when a tenth more was drawn.
@@ -98,7 +92,7 @@ def reference(
         if len(chunks) > 1 and reached >= min_ess and r_hat.max() <= MAX_R_HAT:
             break
     loss = np.nan
-    if data.X_test is not None and transform is None:
+    if data.X_test is not None:
         loss = log_loss(mean_probability(flat, data.X_test), data.y_test)
     quantiles = np.quantile(flat, LEVELS, axis=0)
     return Reference(
@@ -117,11 +111,11 @@ def reference(
     )
 
 
-def _nuts(data, prior, seed):
+def _nuts(data, seed):
     """Yield, without end, draws (chains, steps, d), how many diverged, CPU seconds."""
     from .targets import target
 
-    yield from _chunks(target(data, prior), seed, {} if prior == "normal" else CAREFUL)
+    yield from _chunks(target(data), seed, {})
 
 
 def _chunks(of, seed, settings):
@@ -136,48 +130,22 @@ def _chunks(of, seed, settings):
         yield chunk.draws, chunk.n_divergent, chunk.sampling_cpu
 
 
-def _gibbs(data, prior, seed):
-    """Yield the same of the Gibbs sampler, less a warm-up of one chunk."""
-    from .polya_gamma import chains
-
-    if prior != "horseshoe":
-        raise ValueError("The Gibbs sampler is here with the horseshoe prior only.")
-    chunks = chains(data, STEPS_PER_CHUNK, seed)
-    next(chunks)
-    for drawn, seconds in chunks:
-        yield drawn, 0, seconds
-
-
-def _glm(data, prior, seed):
+def _glm(data, seed):
     """Yield the same of NUTS for `glm_sets.Rows` under the priors of `glm_targets`."""
     from .glm_targets import target
 
-    if prior != "normal":
-        raise ValueError("Generalised linear models are here with the normal prior only.")
     yield from _chunks(target(data), seed, CAREFUL)
 
 
-SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs, "glm": _glm}
+SAMPLERS = {"nuts": _nuts, "glm": _glm}
 
 
-def stem(name, prior="normal", transform=None):
-    """Return the file's name without its ending: only what is not the default shows."""
-    parts = [name] if prior == "normal" else [name, prior]
-    return "_".join(parts if transform is None else [*parts, transform.__name__])
+def cached_reference(data, folder, *, sampler="nuts", min_ess=30_000, progress=print):
+    """Return the reference of a data set, from ``folder/NAME.npz`` where that fits the data.
 
-
-def cached_reference(
-    data, folder, *, prior="normal", transform=None, sampler="nuts", min_ess=30_000, progress=print
-):
-    """Return the reference of a data set, from ``folder/STEM.npz`` where that fits the data.
-
-    ``prior`` is on the coefficients, one of `targets.target`. The moments are those of the
-    coefficients and the intercept, or of ``transform`` of each of them, a function such as
-    `numpy.arcsinh`: where a hyperplane separates the classes, a horseshoe's global scale keeps
-    the tail of its half-Cauchy prior, and no moment of a coefficient exists. ``sampler`` is one of
-    `SAMPLERS`; a file that fits is taken whichever made it.
+    ``sampler`` is one of `SAMPLERS`.
     """
-    path = Path(folder) / f"{stem(data.name, prior, transform)}.npz"
+    path = Path(folder) / f"{data.name}.npz"
     expected = fingerprint(data.X, data.y)
     if path.exists():
         with np.load(path) as archive:
@@ -187,7 +155,7 @@ def cached_reference(
             if min(kept.ess.min(), kept.ess_second_moment.min()) >= min_ess:
                 return kept
     progress(f"Making the reference {path.stem} by {sampler} ...")
-    made = reference(data, prior, transform, sampler=sampler, min_ess=min_ess, progress=progress)
+    made = reference(data, sampler=sampler, min_ess=min_ess, progress=progress)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **asdict(made))
     return made

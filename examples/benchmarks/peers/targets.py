@@ -1,14 +1,12 @@
-"""The posteriors that NUTS is run on: binary and softmax regression, several priors.
+"""The posteriors that NUTS is run on: binary and softmax regression under N(0, 1).
 
 Coordinates as reported: coefficients in column order, intercept last; softmax regression has K
 such rows, one after the other (``coef_0, intercept_0, coef_1, ...``), the symmetric
-parametrisation. The intercept's prior is N(0, 1), whatever the prior on the coefficients. The
-data are standardised features and labels 0, 1, ...
+parametrisation. The data are standardised features and labels 0, 1, ...
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -36,78 +34,20 @@ class Target:
     reported: Callable = np.asarray
 
 
-def target(data, prior="normal"):
-    """Return the posterior of a `Dataset` under N(0, 1) or one of `PRIORS` on the coefficients."""
-    if prior == "horseshoe":
-        return _horseshoe(data.X, data.y)
+def target(data):
+    """Return the posterior of a `Dataset` under N(0, 1) on coefficients and intercepts."""
     n_classes = int(data.y.max()) + 1
-    if n_classes > 2:
-        if prior != "normal":
-            raise ValueError("Softmax regression is here with the normal prior only.")
-        return _softmax(data.X, data.y, n_classes)
-    return _binary(data.X, data.y, PRIORS[prior])
+    return _softmax(data.X, data.y, n_classes) if n_classes > 2 else _binary(data.X, data.y)
 
 
-# Negative log densities of coefficients, scale 1, constants left out.
-PRIORS = {
-    "normal": lambda coef: 0.5 * (coef @ coef),
-    "laplace": lambda coef: jnp.abs(coef).sum(),
-    "student_t": lambda coef: 2.5 * jnp.log1p(coef**2 / 4.0).sum(),  # 4 degrees of freedom
-    "cauchy": lambda coef: jnp.log1p(coef**2).sum(),
-}
-
-
-def _binary(X, y, prior):
-    # The Laplace approximation under the normal prior whitens for the others too.
+def _binary(X, y):
     approximation = laplace(X, y)
     loss = _logistic_loss(X, y)
 
     def potential(theta):
-        return loss(theta) + prior(theta[:-1]) + 0.5 * theta[-1] ** 2
+        return loss(theta) + 0.5 * (theta @ theta)
 
     return Target(potential, approximation.mode, np.linalg.cholesky(approximation.cov))
-
-
-def _horseshoe(X, y):
-    """Coefficients s_j u_j with u_j ~ N(0, 1), s_j = lambda_j tau and lambda_j, tau ~ C+(0, 1).
-
-    In (coef, log s) small scales make a funnel, in (u, log s) large ones do. So u is whitened given
-    s: to second order the likelihood is exp(g'b - b'Hb / 2), hence u | s ~ N(P^-1 S g, P^-1) with
-    P = I + S H S = L L', and the chains see w = L'(u - P^-1 S g). The change of variables, with
-    log |du/dw| = -log det L, is exact however rough the expansion is.
-
-    theta = (w, log lambda, log tau), w with an entry for the intercept, whose scale is one. The
-    logarithm l of a standard half-Cauchy variable has the density sech(l) / pi.
-    """
-    p = X.shape[1]
-    loss = _logistic_loss(X, y)
-    approximation = laplace(X, y)
-    precision = np.linalg.inv(approximation.cov)
-    slope, curvature = jnp.asarray(precision @ approximation.mode), precision - np.eye(p + 1)
-    solve = jax.scipy.linalg.solve_triangular
-
-    def standardised(theta):
-        """Return u, s and log det L."""
-        w, log_lambda, log_tau = theta[: p + 1], theta[p + 1 : -1], theta[-1]
-        s = jnp.append(jnp.exp(log_lambda + log_tau), 1.0)
-        factor = jnp.linalg.cholesky(jnp.eye(p + 1) + s[:, None] * curvature * s)
-        u = solve(factor.T, w + solve(factor, s * slope, lower=True))
-        return u, s, jnp.log(jnp.diag(factor)).sum()
-
-    def potential(theta):
-        u, s, log_det = standardised(theta)
-        size = jnp.abs(theta[p + 1 :])
-        log_cosh = size + jnp.log1p(jnp.exp(-2.0 * size))
-        return loss(s * u) + 0.5 * (u @ u) + log_det + log_cosh.sum()
-
-    @jax.jit
-    @partial(jnp.vectorize, signature="(d)->(c)")
-    def coefficients(theta):
-        u, s, _ = standardised(theta)
-        return s * u
-
-    d = 2 * p + 2
-    return Target(potential, np.zeros(d), np.eye(d), lambda theta: np.asarray(coefficients(theta)))
 
 
 def _softmax(X, y, n_classes):

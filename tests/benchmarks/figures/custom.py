@@ -21,15 +21,4 @@ def honesty(rows):
     )
 
 
-def ablation(rows):
-    """A thousand particles from the prior."""
-    worst = {row["problem"]: row["worst"] for row in rows if row["setting"] == "defaults"}
-    assert worst["mixture, TV"] < 0.1 and worst["regression, sds"] < 0.1
-    yield (
-        "at least 1000 particles even if fewer are asked for, since the diagnostics of a few "
-        "hundred see too little. That number is enough for two modes in the plane and for a linear "
-        "regression in ten dimensions, also from the prior (study ``ablation``"
-    )
-
-
-STUDIES = (honesty, ablation)
+STUDIES = (honesty,)

@@ -1,7 +1,5 @@
 """Figures of the page on the inside of logistic regression."""
 
-import numpy as np
-
 PAGE = "docs/inside/logistic.rst"
 # Settings, sizes, constants, and what a test holds.
 ALLOWED = (
@@ -18,14 +16,6 @@ ALLOWED = (
     "for the rows, 16 MB at most",
     "a covariance of them would take 205 GB",
 )
-
-
-def priors(rows):
-    """The horseshoe on separable rows."""
-    own = [row for row in rows if row["data"] == "prostate50" and row["kind"] == "auto"]
-    found = [row["r_hat"] for row in own]
-    assert len(own) == 3 and all(row["prior"] == "horseshoe" for row in own)
-    yield f"on 102 rows of 50 columns ended with {min(found):.2f} to {max(found):.2f}"
 
 
 def moves(rows):
@@ -59,65 +49,4 @@ def stream(rows):
     )
 
 
-TABLE = {
-    "LogisticRegression": "``LogisticRegression``",
-    "diag, T = 1": "averages, temperature 1",
-    "diag, any T": "averages, any temperature",
-    "LogisticRegression, calibrated": "``LogisticRegression``, calibrated",
-    "diag, calibrated": "averages, calibrated",
-}
-SCORES = "log_loss_cv", "log_loss", "ece_cv", "ece"
-
-
-def text(rows):
-    """Words, two newsgroups and all of them."""
-    yield dropped({row["C"]: row for row in rows if row["kind"] == "words"})
-    two, all_groups = (
-        {row["method"]: row for row in rows if row["kind"] == kind}
-        for kind in ("binary", "classes")
-    )
-    for name, label in TABLE.items():
-        row = all_groups[name]
-        temperature = f"{row['temperature']:g}" if name.startswith("diag") else '""'
-        numbers = ", ".join(f"{row[key]:.3f}" for key in SCORES)
-        yield f'"{label}", {row["C"]:g}, {temperature}, {numbers}'
-    coldest = {found["diag, any T"]["temperature"] for found in (two, all_groups)}
-    (least,) = coldest
-    yield f"The lowest temperature on offer, {least:g}, is the best in this study"
-    yield f"its log loss ends within {behind(all_groups):g} of ours"
-    yield from repairs({name: row["log_loss_cv"] for name, row in two.items()})
-
-
-def dropped(words):
-    """What correlations are worth where they can be had."""
-    change = {C: row["log_loss_diag"] - row["log_loss_full"] for C, row in words.items()}
-    assert list(change) == [10.0, 30.0] and abs(change[10.0]) < 0.001
-    return (
-        "it changes the log loss by less than 0.001 at prior variance 10 and costs "
-        f"{change[30.0]:.3f} at 30"
-    )
-
-
-def behind(found):
-    """A bound on the gap of log losses between both calibrated; all gain, by narrower priors."""
-    plain, ours = (found[name] for name in ("LogisticRegression, calibrated", "diag, calibrated"))
-    for sharp, raw in ((plain, "LogisticRegression"), (ours, "diag, T = 1")):
-        assert sharp["C"] < found[raw]["C"]
-        assert all(sharp[key] < found[raw][key] for key in ("log_loss_cv", "log_loss"))
-    gaps = [abs(plain[key] - ours[key]) for key in ("log_loss_cv", "log_loss")]
-    return np.ceil(100 * max(gaps)) / 100
-
-
-def repairs(loss):
-    """Held-out log losses with two of the groups."""
-    assert loss["LogisticRegression"] < loss["LogisticRegression, converged"]
-    yield (
-        "ends level with a calibrated ``LogisticRegression`` (held-out log loss "
-        f"{loss['diag, calibrated']:.3f} and {loss['LogisticRegression, calibrated']:.3f}), the "
-        "second level with one that runs to convergence "
-        f"({loss['diag, any T']:.3f} and {loss['LogisticRegression, converged']:.3f})"
-    )
-    yield f"which happens to help: {loss['LogisticRegression']:.3f}"
-
-
-STUDIES = priors, moves, stream, text
+STUDIES = moves, stream

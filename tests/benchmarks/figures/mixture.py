@@ -11,18 +11,6 @@ ALLOWED = (
 )
 
 
-def mixture_posterior(rows):
-    """What intervals of conjugate particles hold."""
-    far, middle, near = (
-        (row["distance"], 100 * row["coverage"]) for row in rows if row["kind"] == "coverage"
-    )
-    yield (
-        f"intervals of 90 % of their means hold the true ones in {far[1]:.0f} % of cases where "
-        f"these are {far[0]:.0f} standard deviations apart, in {middle[1]:.0f} % at "
-        f"{middle[0]:.0f}, and in {near[1]:.0f} % at {near[0]:.0f}."
-    )
-
-
 def densities(rows):
     """One particle behind many."""
 
@@ -38,4 +26,4 @@ def densities(rows):
     )
 
 
-STUDIES = mixture_posterior, densities
+STUDIES = (densities,)

@@ -75,17 +75,6 @@ def mnist8m(rows):
     )
 
 
-def mixture(rows):
-    """The published algorithm on the two modes."""
-    moving, kernels = (
-        np.mean([row["tv"] for row in rows if row["method"] == f"strategy {k}"]) for k in (1, 2)
-    )
-    yield (
-        f"with kernels at each step it has a total variation of {kernels:.2f} in the first task, "
-        f"with moving weights alone {moving:.2f}"
-    )
-
-
 def compared(rows, what, digits=2, names=(), beside=""):
     """Our answer and CPU, and the others' best within it, the best first.
 
@@ -145,4 +134,4 @@ def _counted(rows):
     return [said + (f" ({partly} on some seeds only)" if partly else "")]
 
 
-STUDIES = (paper_mixture, paper_logistic, paper_flights, paper_lda, mixture, mnist8m)
+STUDIES = (paper_mixture, paper_logistic, paper_flights, paper_lda, mnist8m)

@@ -1,17 +1,13 @@
 """What is exactly true of a shape, and how far an answer is from it.
 
-The truth is made of a million exact draws, or of a long run of importance sampling whose weights
-pass the strictest of the usual tests. Moments are no fair question where they do not exist or
-where 4,000 exact draws do not know them: whether they do is measured, on the draws themselves, and
-where they do not the answer is held against quantiles.
+Moments are no fair question where they do not exist or where 4,000 exact draws do not know them:
+whether they do is measured, on the draws themselves, and where they do not the answer is held
+against quantiles.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
-
-from skpmd.engine.diagnostics import pareto_k
 
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 # Mean in sds, sd relative, and the true probability below an estimated quantile.
@@ -19,7 +15,6 @@ RIGHT_MEAN, RIGHT_SD, RIGHT_QUANTILE = 0.1, 0.1, 0.03
 WRONG_MEAN, WRONG_SD, WRONG_QUANTILE = 0.25, 0.25, 0.075
 _GRID = np.arange(1, 1000) / 1000.0
 _FEW, _REPEATS, _MAX_MISS = 4000, 100, 0.05
-_MAX_K_HAT = 0.3
 
 
 class Truth(NamedTuple):
@@ -99,50 +94,3 @@ def _quantile_error(true, theta, weights):
         probability = np.interp(estimated, exact, _GRID, left=0.0, right=1.0)
         worst = max(worst, np.abs(probability - LEVELS).max())
     return float(worst)
-
-
-def importance_truth(log_joint, start, dof, n=200_000):
-    """The truth by importance sampling from Student proposals, whose weights are bounded here.
-
-    The proposals have the moments that the weights of a first round give, which itself starts from
-    the optimum nearest to ``start``. A k-hat of 0.3 or more is an error: moments would not be
-    known to the digits that the study needs.
-    """
-    rng = np.random.default_rng(0)
-    found = optimize.minimize(lambda theta: -log_joint(theta[None])[0], start, method="BFGS")
-    mean, covariance = found.x, np.linalg.inv(_negative_hessian(log_joint, found.x))
-    for size in (n // 10, n // 10, n):
-        theta, log_ratio = _student_round(log_joint, mean, covariance, dof, size, rng)
-        weights = special.softmax(log_ratio)
-        mean = weights @ theta
-        covariance = (theta - mean).T @ (weights[:, None] * (theta - mean))
-    k_hat = pareto_k(log_ratio)
-    if not k_hat < _MAX_K_HAT:
-        raise RuntimeError(f"The reference has k-hat {k_hat:.2f}: its proposals do not fit.")
-    chosen = theta[rng.choice(n, size=n, p=weights)]
-    return truth(chosen, special.logsumexp(log_ratio) - np.log(n))
-
-
-def _student_round(log_joint, mean, covariance, dof, n, rng):
-    """Draws of a Student density with these moments, and their log weights."""
-    d, chol = len(mean), np.linalg.cholesky(covariance * (dof - 2.0) / dof)
-    z = rng.standard_normal((n, d)) / np.sqrt(rng.chisquare(dof, n) / dof)[:, None]
-    log_density = (
-        special.gammaln(0.5 * (dof + d)) - special.gammaln(0.5 * dof)
-        - 0.5 * d * np.log(dof * np.pi) - np.log(np.diag(chol)).sum()
-        - 0.5 * (dof + d) * np.log1p((z**2).sum(axis=1) / dof)
-    )  # fmt: skip
-    theta = mean + z @ chol.T
-    blocks = np.array_split(theta, max(1, n // 4000))
-    return theta, np.concatenate([log_joint(block) for block in blocks]) - log_density
-
-
-def _negative_hessian(log_joint, theta, step=1e-3):
-    """Second differences at an optimum."""
-    d = len(theta)
-    shifts = step * np.eye(d)
-    ends = [(i, j, a, b) for i in range(d) for j in range(d) for a in (1, -1) for b in (1, -1)]
-    points = np.array([theta + a * shifts[i] + b * shifts[j] for i, j, a, b in ends])
-    signs = np.array([a * b for *_, a, b in ends])
-    values = (signs * log_joint(points)).reshape(d, d, 4).sum(axis=2)
-    return -values / (4.0 * step**2)
