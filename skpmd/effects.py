@@ -74,8 +74,8 @@ _TEXTS = {
         """,
     "<n_draws>": """
         n_draws : int or None, default=1000
-            Particles beyond so many are thinned systematically. None takes all, with their weights:
-            means are then those of `predict` and, up to ``prediction_tol``, of `predict_proba`.
+            Of more particles so many are drawn by their weights. None takes all, weighted: then
+            means are those of `predict` and, up to ``prediction_tol``, of `predict_proba`.
         """,
     "<raises>": """
         Returns

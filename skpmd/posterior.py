@@ -341,9 +341,9 @@ class Posterior:
     ) -> Array:
         """Draw from the posterior.
 
-        Draws are particles, chosen by their weights (systematic resampling), as `quantile` and
-        exports have them. If there are more draws than particles, or a few particles carry much of
-        the weight, some particles are drawn several times.
+        Draws are particles, chosen by their weights (systematic resampling in random order), as
+        `quantile` and exports have them. If there are more draws than particles, or a few particles
+        carry much of the weight, some particles are drawn several times.
 
         Parameters
         ----------
