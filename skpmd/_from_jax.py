@@ -22,8 +22,9 @@ def from_jax(
     ----------
     log_likelihood : callable
         ``log_likelihood(theta, X, y)`` of one parameter vector, shape (d,), returns a scalar: the
-        log-likelihood summed over the rows given. ``y`` is None if `fit` got no y. If the function
-        has a keyword ``sample_weight`` of shape (n,), the model accepts weights.
+        log-likelihood summed over the rows given. ``y`` is None if `fit` got no y, and a data frame
+        X comes as its array. If the function has a keyword ``sample_weight`` of shape (n,), the
+        model accepts weights.
     log_prior : callable
         ``log_prior(theta)`` of one parameter vector returns a scalar, which is ``-inf`` outside the
         support.
@@ -81,6 +82,8 @@ class _Compiled:
     def __call__(self, theta, *data, **weight):
         """Values of particles, (m, ...): compiled once for each power of two of particles."""
         m, jax = len(theta), _import_jax()
+        # JAX knows of arrays alone, and a data frame is a table of numbers to it.
+        data = [np.asarray(one) if hasattr(one, "columns") else one for one in data]
         filled = np.concatenate([theta, np.repeat(theta[-1:], _filled(m) - m, axis=0)])
         with _double_precision(jax):
             found = self._compiled(filled, *data, **weight)

@@ -38,6 +38,7 @@ from skpmd.linear._response import Classes
 
 # At most this many probabilities are in memory, or in a cache, at a time.
 _TABLE, _CACHED = 1 << 20, 1 << 17
+_MAX_LOGIT = 300.0  # Beyond that a probability is 0 or 1 to rounding.
 
 
 class ClassPredictions(OrderedPredictions):
@@ -146,12 +147,7 @@ class ClassPredictions(OrderedPredictions):
             if effects is not None:
                 effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
             for rows, table in _logit_tables(X, *given, effects, _CACHED):
-                if len(table) > 1:
-                    table = np.ascontiguousarray(table)
-                    table = exponentials(table - table.max(axis=0))
-                    table /= table.sum(axis=0)
-                else:
-                    table = sigmoids(table)
+                table = _probabilities(table) if len(table) > 1 else sigmoids(table)
                 found.add(table.transpose(2, 1, 0), rows)
             out.append(found.whole())
         return np.stack(out), weights
@@ -292,6 +288,16 @@ class ClassPredictions(OrderedPredictions):
         return averages.astype(dtype, copy=False)  # Sums are made in double precision.
 
 
+def _probabilities(table):
+    """Probabilities (n_classes, m, n) in the place of logits, by their odds to the first class."""
+    first, odds = table[0], table[1:]
+    odds -= first
+    exponentials(np.clip(odds, -_MAX_LOGIT, _MAX_LOGIT, out=odds))
+    np.reciprocal(1.0 + odds.sum(axis=0), out=first)
+    odds *= first
+    return table
+
+
 def _tables(X, points, fit_intercept, n_classes, units, effects=None):
     """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n)."""
     for rows, table in _logit_tables(X, points, fit_intercept, n_classes, units, effects):
@@ -311,7 +317,9 @@ def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, size
     m = len(points.weights) if by_nodes else len(points)
     n_rows, width = n_logits(n_classes), X.shape[1] + fit_intercept
     if not by_nodes:
-        coefficients = points[:, : n_rows * width].reshape(-1, width)
+        # In the order of the table, classes first, so that it is whole as it is made.
+        coefficients = points[:, : n_rows * width].reshape(m, n_rows, width)
+        coefficients = coefficients.transpose(1, 0, 2).reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:
             coefficients = at_zero(coefficients, units.shift)
     step = max(1, size // (m * n_classes))
@@ -322,7 +330,7 @@ def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, size
         else:
             some = X[rows] if units is None else units.rows(X[rows])
             table = logits(coefficients, some, fit_intercept).astype(np.float64, copy=False)
-            table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
+            table = table.reshape(n_rows, m, -1)
             if effects is not None:
                 effects.add(table, rows)
         yield rows, table

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skpmd import ParticleMirrorDescent, from_jax
@@ -126,6 +127,11 @@ def test_a_model_in_jax_is_the_model_in_numpy():
     import jax
 
     assert not jax.config.jax_enable_x64  # what the process has set stays
+
+
+def test_jax_gets_the_array_of_a_frame():
+    one, other = jax_model().fit(X, Y), jax_model().fit(pd.DataFrame(X).add_prefix("x"), Y)
+    np.testing.assert_array_equal(one.posterior_.particles, other.posterior_.particles)
 
 
 def test_weights_of_rows_reach_jax():
