@@ -253,6 +253,11 @@ def test_posteriors_of_every_family_take_names(fitted):
                 np.testing.assert_array_equal(one, posterior.particles[:, places])
                 np.testing.assert_allclose(one.weights, posterior.weights, rtol=1e-12)
                 assert repr(one) == f"ParameterDraws(shape={places.shape}, {len(one.draws)} draws)"
+                doubled = posterior.derive(lambda theta, name=name: 2.0 * theta[name])
+                np.testing.assert_array_equal(doubled.draws, 2.0 * one.draws)
+                np.testing.assert_array_equal(doubled.interval(0.8), 2.0 * one.interval(0.8))
+                mean = posterior.expectation(lambda theta, name=name: theta[name])
+                np.testing.assert_allclose(mean, one.mean(), **close)
         with pytest.raises(
             KeyError, match=f"no parameter 'none'; there are: {next(iter(variables))}"
         ):
