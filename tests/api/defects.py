@@ -55,7 +55,7 @@ DEFECTS = [
     Defect(
         "intervals of y are those of the mean",
         "custom/_predict.py",
-        'target = "mean" if self.sample_targets is None else "y"',
+        'target = "mean" if self._function("sample_targets") is None else "y"',
         'target = "mean"',
         "api/test_custom_predictions.py",
     ),

@@ -121,7 +121,8 @@ def test_the_odds_ratio_of_one_more_is_that_of_the_coefficient():
     logs = comparisons(logistic(), X[:4], {0: 2.0}, comparison="lnor", n_draws=None)
     assert_allclose(logs.draws, 2.0 * np.repeat(theta[:, :1], 4, axis=1), **CLOSE)
     assert found.null == 1.0 and logs.null == 0.0
-    assert found.names == [f"0, +1, yes, {i}" for i in range(4)]
+    assert found.names == [f"0, +1, {i}" for i in range(4)]  # Without the class, that of all.
+    assert predictions(logistic(), X[:1]).names == ["yes, 0"]
 
 
 def test_the_ratio_of_rates_is_that_of_the_coefficient():
