@@ -81,7 +81,8 @@ class Normal(_Real):
 class StudentT(_Real):
     """Student's distribution; its dispersions are a scale and the degrees of freedom."""
 
-    name, kernel, has_outliers = "student_t", staticmethod(kernels.add_student_t), True
+    name, kernel = "student_t", staticmethod(kernels.add_student_t)
+    is_concave, has_outliers = False, True
     dispersion, _below = ("sigma", "nu"), staticmethod(lambda z, nu: stdtr(nu, z))
 
     def laws(self, scale):
@@ -322,7 +323,7 @@ class Beta(_OfBeta):
     """Beta distribution of shares, with parameters mu and (1 - mu) times a precision."""
 
     name, links, kernel = "beta", ("logit", "probit", "cloglog"), staticmethod(kernels.add_beta)
-    kind, dispersion, needs_rest = "unit", ("precision",), True
+    kind, dispersion, needs_rest, is_concave = "unit", ("precision",), True, False
     of_what = "numbers above 0 and below 1"
 
     def admits(self, y, size):

@@ -88,7 +88,8 @@ class Family:
     kind = "real"  # What y are, or positive, unit or count, or class.
     dispersion: tuple = ()  # What users call the dispersions.
     is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
-    has_outliers = False  # Whether its log density is not concave in the predictor.
+    is_concave = True  # Whether its log density is concave in the predictor.
+    has_outliers = False  # Whether searches also begin where rows far off are left out.
     groups = None  # `skpmd.linear._groups.Groups`, whose sds are further dispersions.
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.
     needs_rest = False  # Whether means lie between 0 and 1, and what they lack to 1 is asked for.

@@ -28,7 +28,6 @@ from skpmd.linear._priors import MarginalPrior, precision_matrix
 
 # Rules of searches for modes, where log densities are concave, and of the inside of trajectories.
 _OF_SEARCHES, _OF_TRAJECTORIES = (3, 3, 1, 1), (1, 1, 0, 0)  # By the number of effects.
-_CONCAVE = "binomial", "poisson", "negative_binomial", "gamma", "cumulative"
 _STEP, _WIDE = 1e-4, np.sqrt(3.0)  # Of differences at a point, and of Gauss's rule of three nodes.
 _GRID = np.linspace(-3.5, 1.5, 11)  # What a start tries of the coordinates of sds.
 
@@ -335,7 +334,7 @@ class GroupedModel(GeneralisedLinearModel):
         """The same with one rule for all groups, so that derivatives do not jump between steps."""
         if self.family.is_conjugate:
             return self
-        own, is_easy = copy.copy(self), self.family.name in _CONCAVE
+        own, is_easy = copy.copy(self), self.family.is_concave
         is_easy |= self.family.groups.n_effects > 1  # Of which none has panels.
         q = self.family.groups.n_effects
         own._rule = _OF_SEARCHES[q - 1] if is_easy else rules_of(1).n_gaussian

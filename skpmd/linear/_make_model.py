@@ -20,7 +20,14 @@ from skpmd.linear._priors import (
     StudentTPrior,
 )
 
-PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
+# Priors by their names, and how a summary writes one with its centre and scale.
+PRIORS = {
+    "normal": "Normal({:.4g}, {:.4g})",
+    "laplace": "Laplace({:.4g}, {:.4g})",
+    "student_t": "Student-t(df, {:.4g}, {:.4g})",
+    "cauchy": "Cauchy({:.4g}, {:.4g})",
+    "horseshoe": "horseshoe about {:.4g}, global scale {:.4g}",
+}
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
 _FIRST_ROWS = 1000  # of so many rows before all.
 _ROWS_AT_ONCE = 1 << 14

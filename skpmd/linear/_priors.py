@@ -49,8 +49,9 @@ class Prior:
         """Gradient and precision for a Gaussian with these marginals, of shape (d,) each.
 
         Returns E[d log p / d theta_j] and E[-d2 log p / d theta_j2], the latter bounded away from
-        zero; where coordinates depend on each other, it is a matrix (d, d). ``mean`` and ``sd``
-        have the shape (d,) too; ``sd=None`` asks for the values at the mean itself.
+        zero, as by `_MIN_PRECISION` over the squared scale, so that a Gaussian has an sd; where
+        coordinates depend on each other, it is a matrix (d, d). ``mean`` and ``sd`` have the shape
+        (d,) too; ``sd=None`` asks for the values at the mean itself.
         """
         raise NotImplementedError
 

@@ -19,16 +19,11 @@ from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
 from skpmd.engine.model import Batch
 from skpmd.linear._crossed import AsTheyAre
 from skpmd.linear._group_estimator import GroupColumns
-from skpmd.linear._make_model import few, per_column
+from skpmd.linear._make_model import PRIORS, few, per_column
 from skpmd.linear._task import LinearState
 from skpmd.posterior import Posterior
 
 _MAX_EXPOSURE = 1e300
-_PRIORS = {
-    "normal": "Normal({:.4g}, {:.4g})", "laplace": "Laplace({:.4g}, {:.4g})",
-    "student_t": "Student-t(df, {:.4g}, {:.4g})", "cauchy": "Cauchy({:.4g}, {:.4g})",
-    "horseshoe": "horseshoe about {:.4g}, global scale {:.4g}",
-}  # fmt: skip
 
 
 class RoleColumns(GroupColumns):
@@ -172,7 +167,7 @@ class RoleColumns(GroupColumns):
         response, shape = state.response, (state.response.n_rows, len(features))
         if not isinstance(self.prior, str):
             return {"name": list(names), "prior": ["an earlier posterior"] * len(names)}
-        text, priors = _PRIORS[self.prior].replace("df", f"{self.prior_df:g}"), []
+        text, priors = PRIORS[self.prior].replace("df", f"{self.prior_df:g}"), []
         mean = per_column("prior_mean", self.prior_mean, features, shape[0], 0.0)
         scale_of = np.ones(shape[1]) if state.units is None else state.units.scale
         mean, scale = (
@@ -182,7 +177,7 @@ class RoleColumns(GroupColumns):
         of_intercept, centre = [], response.centre + response.location
         if state.fit_intercept:
             at = self.intercept_prior_scale * response.unit
-            of_intercept = [_PRIORS["normal"].format(centre, at)]
+            of_intercept = [PRIORS["normal"].format(centre, at)]
         for of_row in zip(mean, scale, strict=True):
             priors += [text.format(*pair) for pair in zip(*of_row, strict=True)] + of_intercept
         priors += response.described(scale_of)

@@ -1,7 +1,10 @@
 """Every public signature is annotated, and what annotations name is there when a program runs."""
 
 import inspect
+import re
 import typing
+
+from sklearn.utils._param_validation import StrOptions
 
 from tests.api.test_docstrings import DOCUMENTED
 
@@ -29,6 +32,23 @@ def test_programs_can_read_the_types_of_public_signatures():
     for one in (getattr(one, "fget", one) for one in DOCUMENTED.values()):
         for function in (one, one.__init__) if inspect.isclass(one) else (one,):
             typing.get_type_hints(inspect.unwrap(function))
+
+
+def test_words_that_a_parameter_takes_are_those_of_its_type_and_its_text():
+    """Of every estimator: what `fit` admits, what the signature says, and what the text says."""
+    wrong = []
+    for name, one in DOCUMENTED.items():
+        constraints = getattr(one, "_parameter_constraints", {}) if is_ours(one) else {}
+        types = typing.get_type_hints(one.__init__) if constraints else {}
+        for parameter, allowed in constraints.items():
+            literals = "".join(re.findall(r"Literal\[[^]]*\]", str(types.get(parameter))))
+            said = set(re.findall(r"'([^']+)'", literals))
+            words = {w for a in allowed if isinstance(a, StrOptions) for w in a.options}
+            if said and said != words:
+                wrong.append((name, parameter, said ^ words))
+            if parameter in ("family", "prior", "link") and said:
+                wrong += [word for word in words if f'"{word}"' not in one.__doc__]
+    assert wrong == []
 
 
 def test_a_missing_type_is_noticed():

@@ -22,7 +22,7 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
-from skpmd.linear._make_model import linear_model, missing_moments
+from skpmd.linear._make_model import PRIORS, linear_model, missing_moments
 from skpmd.linear._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 from skpmd.linear._response import Classes
 from skpmd.proposals.importance_rounds import importance_sample
@@ -31,10 +31,11 @@ SCALE = np.array([0.3, 1.0, 7.0])
 KINDS = {
     "normal": (NormalPrior, lambda s: stats.norm(scale=s)),
     "laplace": (LaplacePrior, lambda s: stats.laplace(scale=s)),
-    "student": (lambda s: StudentTPrior(s, 4.0), lambda s: stats.t(4.0, scale=s)),
+    "student_t": (lambda s: StudentTPrior(s, 4.0), lambda s: stats.t(4.0, scale=s)),
     "cauchy": (lambda s: StudentTPrior(s, 1.0), lambda s: stats.cauchy(scale=s)),
 }
 KIND = pytest.mark.parametrize("kind", KINDS)
+FLOOR = {"laplace": 1e-3}  # Least precision that a prior claims of itself, times its squared scale.
 
 
 def make(kind, scale=SCALE):
@@ -60,6 +61,17 @@ def gaussian_average(function, cut):
         quad(lambda u: function(u) * stats.norm.pdf(u), a, b, epsabs=1e-12, limit=200)[0]
         for a, b in itertools.pairwise(cuts)
     )
+
+
+def test_every_prior_is_among_these_kinds_and_has_words():
+    assert {*KINDS, "horseshoe"} == set(PRIORS)  # The horseshoe has coordinates of its own.
+    X, y = load_breast_cancer(return_X_y=True)
+    for name in PRIORS:
+        model = BayesianLogisticRegressionPMD(prior=name, n_particles=64, moves="never")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X[:40, :2], y[:40])
+        assert len(model.prior_summary()["prior"]) == 3
 
 
 # ----------------------------------------------------------------------------- densities
@@ -126,8 +138,8 @@ def test_expectations_equal_quadrature(kind, mean, sd):
 
         assert gradient[j] == pytest.approx(average(slope), rel=1e-7, abs=1e-9)
         exact = -average(lambda u: u * slope(u)) / sd  # noqa: B023
-        floor = 1e-3 / scale**2 if kind == "laplace" else 0.0
-        if kind in ("student", "cauchy"):
+        floor = FLOOR.get(kind, 0.0) / scale**2
+        if kind in ("student_t", "cauchy"):
             df = single.df
             floor = average(lambda u: (df + 1) / (df * scale**2 + (mean + sd * u) ** 2)) / 50  # noqa: B023
         assert precision[j] == pytest.approx(max(exact, floor), rel=1e-6, abs=1e-8 / sd)
@@ -135,7 +147,7 @@ def test_expectations_equal_quadrature(kind, mean, sd):
         assert third[j] == pytest.approx(exact, rel=1e-6, abs=1e-8 / sd**2)
 
 
-@pytest.mark.parametrize("kind", ["normal", "student", "cauchy"])
+@pytest.mark.parametrize("kind", ["normal", "student_t", "cauchy"])
 def test_a_point_is_a_narrow_gaussian(kind):
     prior, mean = make(kind)[0], np.array([0.1, -2.0, 30.0])
     found = prior.expected(mean, None)
@@ -357,7 +369,7 @@ class Slope:
 
 
 @pytest.mark.parametrize("n", [3, 9, 60])
-@pytest.mark.parametrize("kind", ["laplace", "student"])
+@pytest.mark.parametrize("kind", ["laplace", "student_t"])
 def test_the_gaussians_are_of_use_where_the_mode_is_on_the_kink(kind, n):
     # The modes here are at or near zero. No Gaussian is the posterior, but both stand where it
     # does and are about as wide: 0.25 sds and 30 % are what the kink and the tails leave.
@@ -368,7 +380,7 @@ def test_the_gaussians_are_of_use_where_the_mode_is_on_the_kink(kind, n):
         assert q.chol[0, 0] == pytest.approx(problem.sd, rel=0.3)
 
 
-@pytest.mark.parametrize("kind", ["laplace", "student", "cauchy"])
+@pytest.mark.parametrize("kind", ["laplace", "student_t", "cauchy"])
 def test_newton_finds_the_mode_under_every_prior(kind):
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
@@ -401,7 +413,7 @@ def test_a_narrow_posterior_has_the_mode_of_the_lasso():
     assert (np.abs(q.mean - lasso.coef_[0]) < 0.02 * sd).all()
 
 
-@pytest.mark.parametrize("kind", ["laplace", "student", "cauchy"])
+@pytest.mark.parametrize("kind", ["laplace", "student_t", "cauchy"])
 def test_collinear_columns_leave_a_proper_gaussian(kind):
     x = np.linspace(0.5, 30.0, 40)
     batches = [Batch(np.stack([x, x], axis=1), np.ones(40), np.ones(40))]
@@ -419,7 +431,7 @@ def reweighted(problem, seed=0):
     return outcome.particles, outcome.pair
 
 
-@pytest.mark.slow_for("cauchy-60-True", "laplace-60-True", "normal-60-True", "student-60-True")
+@pytest.mark.slow_for("cauchy-60-True", "laplace-60-True", "normal-60-True", "student_t-60-True")
 @pytest.mark.parametrize(
     "kind, n, flip",
     [
@@ -457,7 +469,7 @@ def test_separable_classes_under_a_cauchy_prior():
         assert mass == pytest.approx(level, abs=0.04)
 
 
-@pytest.mark.parametrize("kind", ["laplace", "student"])
+@pytest.mark.parametrize("kind", ["laplace", "student_t"])
 def test_skewness_counts_the_prior(kind):
     # One coefficient: the whitened third derivative of the expected log joint density, by finite
     # differences of its expected curvature.
