@@ -7,6 +7,7 @@ from pathlib import Path
 import skpmd
 
 HERE = Path(__file__).parent
+EXAMPLES = HERE.parent / "examples"
 sys.path.insert(0, str(HERE / "_ext"))
 
 project = "skpmd"
@@ -23,7 +24,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "benchmark_results",
 ]
-exclude_patterns = ["_build", "auto_examples/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "auto_examples/**GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
 
 # Formulas are shown without a network: the files lie beside the pages.
@@ -57,7 +58,10 @@ html_theme_options = {
     # Code of the gallery is up to 100 characters wide, and has the sidebar's room.
     "secondary_sidebar_items": {
         "**": ["page-toc"],
-        **{f"auto_examples/{path.stem}": [] for path in HERE.parent.glob("examples/plot_*.py")},
+        **{
+            f"auto_examples/{path.relative_to(EXAMPLES).with_suffix('').as_posix()}": []
+            for path in EXAMPLES.rglob("plot_*.py")
+        },
     },
     "navigation_with_keys": False,
 }
@@ -66,7 +70,10 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    # Without a place for these lists Sphinx-Gallery warns of thumbnails on other pages.
+    "backreferences_dir": "generated/backreferences",
     "within_subsection_order": "gallery_order.by_order",
+    "minigallery_sort_order": "gallery_order.by_order",
     # Benchmarks are packages of their own, shown on the page "Benchmarks".
     "ignore_pattern": r"__init__\.py|__main__\.py|benchmarks",
     "abort_on_example_error": True,

@@ -74,8 +74,8 @@ _TEXTS = {
         """,
     "<n_draws>": """
         n_draws : int or None, default=1000
-            Particles beyond so many are thinned systematically. None takes all, with their weights:
-            means are then those of `predict` and, up to ``prediction_tol``, of `predict_proba`.
+            Of more particles so many are drawn by their weights. None takes all, weighted: then
+            means are those of `predict` and, up to ``prediction_tol``, of `predict_proba`.
         """,
     "<raises>": """
         Returns
@@ -134,9 +134,10 @@ class Effects:
 
     @property
     def names(self) -> list[str]:
-        """A name of each estimate: what its columns say."""
-        n = self.draws.shape[1]
-        rows = zip(*self.columns.values(), strict=True) if self.columns else [()] * n
+        """A name of each estimate: what was changed, and what else tells it from others."""
+        given, n = self.columns, self.draws.shape[1]
+        said = [given[k] for k in given if k in ("term", "contrast") or len(set(given[k])) > 1]
+        rows = zip(*(said or given.values()), strict=True) if given else [()] * n
         return [", ".join(map(str, row)) or "average" for row in rows]
 
     @property
@@ -270,7 +271,7 @@ def comparisons(
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y == 1)
     >>> comparisons(model, X[:2], 1, comparison="odds_ratio").names
-    ['sepal width (cm), +1, True, 0', 'sepal width (cm), +1, True, 1']
+    ['sepal width (cm), +1, 0', 'sepal width (cm), +1, 1']
     """
     return _compared(model, X, variables, comparison, None, n_draws)
 
@@ -380,8 +381,7 @@ fill_docstrings(
 def _predicted(model, X, averages, n_draws):
     X, by, about, _ = rows_in_order(X, averages)
     (values,), weights, group = _means(model, [X], n_draws, by)
-    columns = _columns(None, [None], group, about)
-    return Effects(_flat([values]), weights, columns, "prediction")
+    return Effects(_flat([values]), weights, _columns(None, [None], group, about), "prediction")
 
 
 def _compared(model, X, variables, comparison, averages, n_draws):

@@ -16,7 +16,7 @@ from skpmd._base.utils import (
     weighted_quantile,
 )
 from skpmd._checks import findings
-from skpmd._export import to_arviz, to_frame, to_html, to_xarray
+from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
@@ -314,8 +314,8 @@ class Posterior:
         Parameters
         ----------
         f : callable
-            Takes particles of shape (m, d) and returns an array with leading axis m. Where the
-            posterior has ``variables``, the particles also take their names: ``theta["b"]``.
+            Takes particles of shape (m, d) and returns an array with leading axis m. The particles
+            also take names of parameters and of coordinates: ``theta["b"]``, ``theta["b[hours]"]``.
 
         Returns
         -------
@@ -327,23 +327,59 @@ class Posterior:
         ValueError
             If f does not return one value for each particle.
         """
-        theta = with_names(self.particles, self.variables)
+        return np.tensordot(self.weights, self._values(f), axes=1)[()]
+
+    def derive(self, f: Callable[..., Any]) -> ParameterDraws:
+        """Weighted draws of a function of the parameters, such as a ratio of two of them.
+
+        Parameters
+        ----------
+        f : callable
+            As in `expectation`.
+
+        Returns
+        -------
+        ParameterDraws
+            With ``mean()``, ``std()``, ``quantile(q)`` and ``interval(level)``, as of a parameter.
+
+        Raises
+        ------
+        ValueError
+            If f does not return one value for each particle.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skpmd import Posterior
+        >>> particles = np.random.default_rng(0).gamma(9.0, size=(1000, 2))
+        >>> posterior = Posterior(particles, np.zeros(1000), names=["old", "new"])
+        >>> posterior.derive(lambda theta: theta["new"] / theta["old"]).interval(level=0.9).round(1)
+        array([0.5, 2.2])
+        """
+        values = self._values(f)
+        flat = Posterior(values.reshape(len(values), -1), self.log_weights)
+        return ParameterDraws(flat, values.shape[1:])
+
+    def _values(self, f):
+        """Values of f at all particles, with leading axis m."""
+        coordinates = {name: Variable(np.array(j)) for j, name in enumerate(self.names)}
+        theta = with_names(self.particles, coordinates | (self.variables or {}))
         values = np.asarray(f(theta)) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
             raise ValueError(
                 f"f must return one value per particle, leading axis {len(self.weights)}, got "
                 f"shape {values.shape}."
             )
-        return np.tensordot(self.weights, values, axes=1)[()]
+        return values
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None, smooth: bool = False
     ) -> Array:
         """Draw from the posterior.
 
-        Draws are particles, chosen by their weights (systematic resampling), as `quantile` and
-        exports have them. If there are more draws than particles, or a few particles carry much of
-        the weight, some particles are drawn several times.
+        Draws are particles, chosen by their weights (systematic resampling in random order), as
+        `quantile` and exports have them. If there are more draws than particles, or a few particles
+        carry much of the weight, some particles are drawn several times.
 
         Parameters
         ----------

@@ -7,10 +7,10 @@ configuration and leave examples that have not changed as they are.
 from pathlib import Path
 
 ORDER = (
-    "quickstart",
+    # The first three are shown above all others.
+    "groups",
     "claims",
-    "robust_regression",
-    "ratings",
+    "quickstart",
     "custom_model",
     "sparse_gp",
     "gp_many_rows",
@@ -28,6 +28,18 @@ ORDER = (
     "last_layer",
     "step_sizes",
     "pictures",
+    # Recipes, in a gallery of their own.
+    "ab_test",
+    "odds_ratios",
+    "ratings",
+    "survival",
+    "dose_response",
+    "change_point",
+    "robust_regression",
+    "missing_values",
+    "rare_events",
+    "forecast",
+    "optimisation",
 )
 
 

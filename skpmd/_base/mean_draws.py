@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from skpmd.engine.particles import systematic
+from skpmd.engine.particles import random_draws
 
 N_DRAWS = 1000  # Where it is not said how many, and particles are not what they are made of.
 _MAX_JOINT = 4000  # Rows of a process at which there are joint draws.
@@ -36,7 +36,7 @@ def some_particles(weights, n_draws):
     alive = np.flatnonzero(weights > 0.0)
     if n_draws is None or len(alive) <= n_draws:
         return alive, weights[alive] / weights[alive].sum()
-    chosen = systematic(weights, n_draws, np.random.default_rng(0))
+    chosen = random_draws(weights, n_draws, np.random.default_rng(0))
     return chosen, np.full(n_draws, 1.0 / n_draws)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skpmd._base.utils import check_level
-from skpmd._typing import Array, ArrayLike
+from skpmd._typing import Array, ArrayLike, RandomState
 
 _SHOWN = 20  # So many names an error lists.
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -186,6 +186,23 @@ class ParameterDraws:
             Lower and upper ends.
         """
         return np.moveaxis(self.quantile(check_level(level)), 0, -1)
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draws of equal weight, as `Posterior.sample` has them.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            Draws in random order.
+        """
+        return self._shaped(self._posterior.sample(n_samples, random_state))
 
     def __array__(self, dtype=None, copy=None):
         return np.array(self.draws, dtype=dtype, copy=copy)

@@ -206,8 +206,13 @@ def resample(scheme, weights, n, rng):
 
 
 def random_draws(weights, n, rng):
-    """Systematic ancestors in random order, shape (n,), int64: each of them is a fair draw."""
-    return rng.permutation(systematic(weights, n, rng))
+    """Systematic ancestors in random order, shape (n,), int64: each of them is a fair draw.
+
+    Particles are visited in random order: of a Sobol sequence, whose order they may have, every
+    fourth point lies in the same part of the space.
+    """
+    order = rng.permutation(len(weights))
+    return rng.permutation(order[systematic(weights[order], n, rng)])
 
 
 @njit(cache=True, no_cfunc_wrapper=True)

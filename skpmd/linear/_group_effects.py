@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from skpmd._base.utils import check_count, check_level, warn
 from skpmd._typing import Array
-from skpmd.engine.particles import systematic
+from skpmd.engine.particles import random_draws
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._correlations import factor_of
 from skpmd.linear._family_mixture import FamilyMixture
@@ -164,7 +164,7 @@ def effects_of(model, prior, batches, posterior):
     q, G = groups.n_effects, sum(len(one.labels) for one in groups.factors)
     M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MAX, len(posterior.weights))))
     rng = np.random.default_rng(0)
-    chosen = rng.permutation(systematic(posterior.weights, M, rng))
+    chosen = random_draws(posterior.weights, M, rng)
     # A posterior has coefficients where models may have other coordinates; scales come after.
     width = model.prior.coefficients(np.zeros((1, model.n_coordinates))).shape[1]
     coefficients = own_particles(posterior)[chosen, :width]

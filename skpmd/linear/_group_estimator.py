@@ -17,7 +17,7 @@ from skpmd._rows.opening import computed
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import array_of, is_in_memory, table_of_one
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import systematic
+from skpmd.engine.particles import random_draws
 from skpmd.linear._correlations import factor_of
 from skpmd.linear._crossed import Factors
 from skpmd.linear._group_effects import (
@@ -416,7 +416,7 @@ class GroupColumns:
                 )
         m = int(max(_MIN_PARTICLES, min(_MAX_WORK / max(pairs, 1.0), _MAX_TABLE / n)))
         if m < len(alive):
-            alive = systematic(posterior.weights, m, np.random.default_rng(0))
+            alive = random_draws(posterior.weights, m, np.random.default_rng(0))
             log_weight, ess = np.full(m, -np.log(m)), min(ess, m)
         theta = theta[alive]
         if by is None:

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from skpmd.engine.particles import systematic, weights
+from skpmd.engine.particles import random_draws, weights
 from skpmd.linear._design import gauss_hermite
 
 # Nodes a dimension. A group has the first rule that is right to less than this share of a nat, over
@@ -149,7 +149,7 @@ def unconverged_reasons(model, rows, particles):
     all of them is one of the evidence alone.
     """
     m = int(np.clip(_NUMBERS // max(1.0, rows.total), 4, _MAX_SEEN))
-    chosen = systematic(weights(particles.log_ratio), m, np.random.default_rng(0))
+    chosen = random_draws(weights(particles.log_ratio), m, np.random.default_rng(0))
     change = model.changes(particles.theta[chosen], rows.whole())
     total = change.sum(axis=1).std()
     if total < _MAX_VARIATION:

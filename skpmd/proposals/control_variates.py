@@ -21,7 +21,7 @@ import numpy as np
 
 from skpmd._runtime.call import phase
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.particles import systematic, weights
+from skpmd.engine.particles import random_draws, weights
 from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
 _FEWEST = 4000  # Rows from which it may pay,
@@ -357,7 +357,7 @@ def error_of_weights(model, sample, batches, particles, power):
     w = weights(particles.log_ratio)
     if w[sample.distances(particles.theta) > _EDGE].sum() > _MAX_AT_EDGE:
         return None
-    theta = particles.theta[systematic(w, _N_SEEN, np.random.default_rng(0))]
+    theta = particles.theta[random_draws(w, _N_SEEN, np.random.default_rng(0))]
     error = power * error_of(model, sample, theta)
     if error > _MAX_ERROR:
         return None

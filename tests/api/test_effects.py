@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.datasets import load_diabetes
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -120,7 +121,8 @@ def test_the_odds_ratio_of_one_more_is_that_of_the_coefficient():
     logs = comparisons(logistic(), X[:4], {0: 2.0}, comparison="lnor", n_draws=None)
     assert_allclose(logs.draws, 2.0 * np.repeat(theta[:, :1], 4, axis=1), **CLOSE)
     assert found.null == 1.0 and logs.null == 0.0
-    assert found.names == [f"0, +1, yes, {i}" for i in range(4)]
+    assert found.names == [f"0, +1, {i}" for i in range(4)]  # Without the class, that of all.
+    assert predictions(logistic(), X[:1]).names == ["yes, 0"]
 
 
 def test_the_ratio_of_rates_is_that_of_the_coefficient():
@@ -183,13 +185,23 @@ def test_a_column_says_what_averages_are_by():
 
 
 def test_thinned_particles_have_one_weight_and_the_same_distribution():
-    """1,000 equally spaced of 4,000 particles: means to 4 standard errors, as if independent."""
+    """1,000 of 4,000 particles: means to 4 standard errors, as if independent."""
     found, whole = (avg_predictions(logistic(), X, n_draws=n) for n in (1000, None))
     assert found.draws.shape == (1000, 1) and np.ptp(found.weights) == 0.0
     assert abs(found.mean - whole.mean)[0] < 4.0 * whole.std[0] / np.sqrt(1000.0)
     assert_allclose(found.std, whole.std, rtol=0.1)
     again = avg_predictions(logistic(), X)
     assert (again.draws == found.draws).all()
+
+
+def test_draws_of_effects_are_as_wide_as_the_posterior():
+    """sds of 1,000 draws of normal coefficients, to 4.5 standard errors of sds; they were 0.63."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    X = X[["age", "bmi", "bp", "s5"]]
+    model = BayesianGLMRegressorPMD(random_state=0).fit(X, y)
+    found, posterior = avg_comparisons(model, X, list(X)), model.posterior_
+    assert_allclose(found.std, posterior.std()[:4], rtol=0.1)
+    assert_allclose(posterior.sample(1000, random_state=0).std(axis=0), posterior.std(), rtol=0.1)
 
 
 # ------------------------------------------------------------------- what is compared

@@ -246,6 +246,7 @@ def test_posteriors_of_every_family_take_names(fitted):
             np.testing.assert_allclose(one.mean(), posterior.mean()[places], **close)
             np.testing.assert_allclose(one.std(), posterior.std()[places], **close)
             np.testing.assert_array_equal(one.interval(0.8), posterior.interval(0.8)[places])
+            assert one.sample(9, random_state=0).shape == (9, *places.shape)
             found = one.quantile([0.1, 0.5, 0.7])
             assert found.shape == (3, *places.shape) and one.quantile(0.5).shape == places.shape
             np.testing.assert_array_equal(found, posterior.quantile([0.1, 0.5, 0.7])[:, places])
@@ -253,6 +254,12 @@ def test_posteriors_of_every_family_take_names(fitted):
                 np.testing.assert_array_equal(one, posterior.particles[:, places])
                 np.testing.assert_allclose(one.weights, posterior.weights, rtol=1e-12)
                 assert repr(one) == f"ParameterDraws(shape={places.shape}, {len(one.draws)} draws)"
+                np.testing.assert_array_equal(one.sample(9, 0), posterior.sample(9, 0)[:, places])
+                doubled = posterior.derive(lambda theta, name=name: 2.0 * theta[name])
+                np.testing.assert_array_equal(doubled.draws, 2.0 * one.draws)
+                np.testing.assert_array_equal(doubled.interval(0.8), 2.0 * one.interval(0.8))
+                mean = posterior.expectation(lambda theta, name=name: theta[name])
+                np.testing.assert_allclose(mean, one.mean(), **close)
         with pytest.raises(
             KeyError, match=f"no parameter 'none'; there are: {next(iter(variables))}"
         ):
