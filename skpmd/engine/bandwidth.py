@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.engine import kernel_sums
-from skpmd.engine.particles import effective_sample_size, squared_distances, systematic, weights
+from skpmd.engine.particles import effective_sample_size, random_draws, squared_distances, weights
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
 _MAX_SCORED = 1024  # The leave-one-out score is averaged over so many particles, at most,
@@ -173,7 +173,7 @@ def _silverman(white, log_w, smoothness):
 
 def _median(white, log_w, smoothness):
     """0.1 times the median pairwise distance (the paper's appendix H), or else Scott's rule."""
-    pick = systematic(weights(log_w), min(len(white), 500), np.random.default_rng(0))
+    pick = random_draws(weights(log_w), min(len(white), 500), np.random.default_rng(0))
     squared = squared_distances(white[pick], white[pick])
     apart = squared[np.triu_indices(len(pick), 1)]
     # One particle, or copies of it, have no distance.

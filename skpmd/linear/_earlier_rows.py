@@ -24,7 +24,7 @@ from skpmd._rows.rows import numbers_of_rows, stacked_rows
 from skpmd.engine.kde import cholesky
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import systematic
+from skpmd.engine.particles import random_draws
 from skpmd.engine.polynomial import degree_for
 from skpmd.linear._column_scale import Units, shift_of
 from skpmd.linear._make_model import LinearParameters, linear_model
@@ -257,7 +257,7 @@ def _normal(model, batches, mean, chol, posterior):
     of_prior = model.prior.expected(mean, np.linalg.norm(chol, axis=1))
     slope, precision = target[0] - of_prior[0], target[1] - precision_matrix(of_prior[1])
     rest = Expansion(mean, slope, precision)
-    chosen = systematic(posterior.weights, _N_CHECKED, np.random.default_rng(0))
+    chosen = random_draws(posterior.weights, _N_CHECKED, np.random.default_rng(0))
     some = posterior.particles[chosen]
     gap = log_likelihood(model, some, batches) - rest.value(some)
     return rest._replace(constant=float(gap.mean()), misfit=float(gap.std()))

@@ -54,7 +54,9 @@ class MixtureQueries:
         """Posterior predictive density of all other columns, given values of some.
 
         Its mean is Gaussian mixture regression (Ghahramani and Jordan 1994) averaged over
-        particles, and its draws are multiple imputations.
+        particles. Its draws fill gaps, row by row: what is not known of the mixture is the same
+        in all rows, and for multiple imputation each table has to have a mixture of its own, as
+        one fitted to rows that are weighted at random.
 
         Parameters
         ----------
