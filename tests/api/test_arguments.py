@@ -132,10 +132,11 @@ FRAME = pd.DataFrame({"when": pd.Timestamp("2024-02-29"), "much": ROWS[:, 0]})
 
 @pytest.mark.parametrize("X", [[*ROWS.tolist(), [0.0]], FRAME], ids=["rows of one more", "dates"])
 def test_data_that_are_no_numbers_are_named(X):
+    custom = ParticleMirrorDescent(**NORMAL_MEAN)  # Its functions get a frame as it is.
     for estimator in (
         GaussianMixturePMD(2),
         LDATopicModelPMD(2),
-        ParticleMirrorDescent(**NORMAL_MEAN),
+        *([] if X is FRAME else [custom]),
     ):
         with pytest.raises(
             (ValueError, TypeError), match="X cannot be read as an array of numbers"

@@ -150,6 +150,7 @@ def test_steps_from_the_prior_are_held_against_a_fit_by_values(seed):
     assert abs(model.posterior_.mean()[0] - 0.5) > 3.0
 
 
+@pytest.mark.slow
 def test_sound_steps_are_not_warned_of():
     near = mixture([[-1.0, 0.0], [2.0, 1.0]], [0.7, 0.5], normal_prior(2, 3.0))
     for seed in range(3):
@@ -212,6 +213,7 @@ def test_a_prior_that_is_not_normalised():
         model.set_params(temperature=2.0).fit(ROW)  # There is no evidence then.
 
 
+@pytest.mark.slow
 def test_a_small_share_of_effective_draws_is_warned_of_without_moves():
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)

@@ -120,6 +120,7 @@ def test_two_halves_are_the_whole():
     assert np.isfinite(search.fit(X[h:], y[h:]).best_score_)
 
 
+@pytest.mark.slow
 def test_edges_go_along():
     """The posterior of a scale, of two rows only, reaches zero: kernels must not reach beyond."""
     X = np.array([[0.1], [-0.1], [0.05]])

@@ -300,6 +300,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow_for("three", "groups")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_means_of_draws_are_predictions(family):
     model, rows, y, tolerance = FAMILIES[family]
@@ -338,6 +339,7 @@ def test_draws_of_a_process_have_its_covariance():
     assert_allclose(pairs.draws.mean(axis=1).std(), expected, rtol=0.08)
 
 
+@pytest.mark.slow
 def test_probabilities_of_a_process():
     """Draws against averages over the process, to 4 of their standard errors."""
     for y in (ETA > 0.0, np.digitize(ETA, [-0.5, 0.8])):

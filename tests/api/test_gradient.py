@@ -62,6 +62,7 @@ def test_it_is_given_all_rows_at_once():
     assert rows == {80}
 
 
+@pytest.mark.slow
 def test_moves_take_over_where_weights_fail():
     """Four standard errors of the effective draws of the worst coordinate."""
     found = ParticleMirrorDescent(**LOG_GAMMAS, n_particles=2000, random_state=0).fit(X)

@@ -101,6 +101,7 @@ def answers(route, estimator):
     return [*out, posterior.mean(), spread]
 
 
+@pytest.mark.slow_for("draws", "neighbours")
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_fit_ends_at_its_first_complete_state(route, counted_clock):
     estimator, said = fitted(route, max_time=0.5)

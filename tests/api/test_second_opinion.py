@@ -143,6 +143,7 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
     check(model, mean, sd, 0.0, of_sd=0.15)
 
 
+@pytest.mark.slow
 def test_steps_that_do_not_find_the_same_twice_are_warned_of(monkeypatch):
     """No proposals are fitted, and moves by which particles stay where they are lose most of them.
 

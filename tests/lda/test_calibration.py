@@ -35,6 +35,7 @@ def coverage(n_replications, certain=None):
 
 
 # Some draws of the prior have two topics that documents do not tell from each other.
+@pytest.mark.slow_for("12")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("n", [12, pytest.param(REPLICATIONS, marks=pytest.mark.slow)])
 def test_intervals_hold_what_they_say(n):

@@ -35,6 +35,7 @@ def case(name, n=60, shift=None):
     return model, batch, 0.3 * rng.normal(size=(5, d))
 
 
+@pytest.mark.slow_for("False-poisson")
 @pytest.mark.parametrize("name", ["normal", "poisson"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_effects_are_coefficients_of_columns(name, sparse):
@@ -213,6 +214,7 @@ def test_effects_of_both_factors_are_those_of_their_rows(normal_fit):
     assert np.corrcoef(found, ridge)[0, 1] > 0.995
 
 
+@pytest.mark.slow_for("binomial")
 @pytest.mark.parametrize("family", ["normal", "binomial"])
 def test_each_row_is_predicted_by_itself(family, tmp_path):
     X, y = table(90, (9, 3), family)

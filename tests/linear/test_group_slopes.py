@@ -58,6 +58,7 @@ def test_gradients_are_those_of_the_integrals(name, link, slope, monkeypatch):
     np.testing.assert_allclose((ahead - back) / 2e-3, gradient[0], atol=5e-3, rtol=3e-3)
 
 
+@pytest.mark.slow_for("3-poisson", "3-binomial")
 @pytest.mark.parametrize("name", ["binomial", "poisson"])
 @pytest.mark.parametrize("slope", [1, 2, 3])
 def test_kernels_of_products_are_those_of_any_family(name, slope):

@@ -295,7 +295,7 @@ def test_ordered_rows_left_out_have_their_conditional_density():
     np.testing.assert_allclose(found, expected - np.log(of_t.sum()), atol=0.01)
 
 
-@pytest.mark.slow_for("BayesianOrdinalClassifierPMD")
+@pytest.mark.slow_for("BayesianLogisticRegressionPMD", "BayesianOrdinalClassifierPMD")
 @pytest.mark.parametrize("kind", [BayesianLogisticRegressionPMD, Ordinal])
 def test_parts_and_shards_of_classes_are_a_fit_to_all(kind):
     X, y = rows(G=30)

@@ -104,6 +104,7 @@ def test_integrals_and_moments_are_those_of_a_grid(sds):
             np.testing.assert_allclose(moments[i, g], [*exact, *(z**3 @ share)], atol=2e-3)
 
 
+@pytest.mark.slow_for("5", "7")
 @pytest.mark.parametrize("K", [5, 7])
 def test_integrals_of_more_classes_are_those_of_many_draws(K):
     model, batch = model_of(K, 2), batch_of(K, [12, 5])
@@ -224,10 +225,12 @@ def test_effects_and_their_displays(fitted):
     np.testing.assert_allclose(effects.rank_probabilities("c").sum(axis=0), 1.0)
     np.testing.assert_allclose(effects.draws[:-1].mean(axis=2), effects.mean, atol=0.05)
     np.testing.assert_allclose(effects.draws[:-1].std(axis=2), effects.std, rtol=0.05)
-    label = GroupEffectsDisplay.from_estimator(fit, effect="c").ax_.get_xlabel()
+    ax = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    label = GroupEffectsDisplay.from_estimator(fit, effect="c", ax=ax).ax_.get_xlabel()
     assert label.startswith("c of school, log odds against the first class\n")
 
 
+@pytest.mark.slow
 def test_leaving_out(fitted):
     fit, X, y = fitted
     by_group, by_row = loo(fit, X, y, by="school"), loo(fit, X, y)
@@ -241,6 +244,7 @@ def test_files(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(NEW), fitted[0].predict_proba(NEW))
 
 
+@pytest.mark.slow_for("2")
 @pytest.mark.parametrize("step", [1, 2])
 def test_parts(fitted, step):
     fit, X, y = fitted

@@ -217,6 +217,7 @@ def test_moments_of_effects_of_normal_rows_are_those_of_quadrature(slope):
         np.testing.assert_allclose(own, exact, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_trials_of_a_group_of_many_rows_have_a_sum_of_all_digits():
     """Products are in single precision, and of more rows than they hold."""
     model, batch, theta = once(*case("binomial", n=40_000, seed=4))
@@ -422,6 +423,7 @@ def test_effects_of_groups(fitted):
     assert len(effects.summary()["group"]) == 30
 
 
+@pytest.mark.slow_for("slopes1")
 @pytest.mark.parametrize("slopes", [None, {1: [0]}])
 def test_threads_change_no_digit(slopes):
     X, y = table(4, 300, 1.0)  # 1,200 rows are two pieces.

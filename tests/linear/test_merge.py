@@ -92,6 +92,7 @@ def test_shards_stay_as_they_were_and_one_alone_is_copied(logistic):
     assert one is not shards[0] and (one.coef_ == shards[0].coef_).all()
 
 
+@pytest.mark.slow
 def test_units_of_each_shard_are_no_hindrance():
     X, y = logistic_rows()
     X = X * [10.0, 0.1]

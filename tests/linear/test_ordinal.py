@@ -182,6 +182,7 @@ def gap_of_means(mean, model):
 
 
 # ------------------------------------------------------------------ parts and shards
+@pytest.mark.slow_for("False")
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_a_stream_is_near_a_fit(data, is_sorted):
     X, y, model = data

@@ -69,6 +69,7 @@ def by_all_rows(monkeypatch, estimator, X, y, **given):
     return found
 
 
+@pytest.mark.slow_for("several classes", "groups")
 @pytest.mark.parametrize(
     "kind",
     [

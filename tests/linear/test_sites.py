@@ -89,6 +89,7 @@ def _normal(cov):
     return both, lambda theta: both(theta)[1].astype(np.float32)
 
 
+@pytest.mark.slow
 def test_chains_find_the_scale_of_a_shape():
     """The whitening is .6 times as wide and half an sd off; draws are those of the normal."""
     rng = np.random.default_rng(1)

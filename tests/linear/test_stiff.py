@@ -110,6 +110,7 @@ def test_stiff_rows_are_few():
     assert at_mean[0] == pytest.approx(100 * np.log(0.5), rel=1e-6)
 
 
+@pytest.mark.slow_for("3")
 @pytest.mark.parametrize("K", [2, 3, 10])
 def test_single_gradients_are_those_of_double_precision_but_for_rounding(K):
     # Logits of up to 30 or so, rounded to 1e-6 each, and sums over 1100 rows of such errors.

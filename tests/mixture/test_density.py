@@ -37,6 +37,7 @@ def test_marginal_of_all_columns_is_the_density_of_rows(mixture):
     assert density.shape == (1, 3)
 
 
+@pytest.mark.slow_for("conjugate-diag")
 def test_conditional_is_the_quotient_of_joint_and_marginal(mixture):
     for known, left in (([1], [0, 2]), ([2, 0], [1]), ([0, 1], [2])):
         density = mixture.conditional(known, X[:, known])

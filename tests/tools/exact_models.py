@@ -9,7 +9,7 @@ from skpmd.engine.model import Model
 
 def normal_log_likelihood(theta, X, y, sample_weight=None):
     """Rows x ~ N(theta, I), theta broadcast over the columns of X."""
-    weight = np.ones(len(X)) if sample_weight is None else sample_weight
+    X, weight = np.asarray(X), np.ones(len(X)) if sample_weight is None else sample_weight
     centre, total = X.mean(axis=0), weight.sum()
     rows, means = X - centre, theta - centre
     squared = total * (means**2).sum(axis=1) - 2.0 * means @ (weight @ rows)
@@ -35,6 +35,7 @@ NORMAL_MEAN = {
 
 def normal_log_likelihood_pointwise(theta, X, y):
     """The same, of each row."""
+    X = np.asarray(X)
     with np.errstate(over="ignore"):  # An outlier may be that far away.
         squared = ((X[None] - theta[:, None]) ** 2).sum(axis=2)
     return -0.5 * squared - 0.5 * X.shape[1] * np.log(2 * np.pi)
