@@ -55,7 +55,7 @@ html_sidebars = {
 }  # fmt: skip
 html_theme_options = {
     "show_prev_next": False,
-    # Code of the gallery is up to 100 characters wide, and has the sidebar's room.
+    # Pictures of the gallery have the sidebar's room.
     "secondary_sidebar_items": {
         "**": ["page-toc"],
         **{

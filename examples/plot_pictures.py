@@ -44,12 +44,18 @@ from skpmd.plot import (
 )
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.5, random_state=0
+)
 scaler = StandardScaler().set_output(transform="pandas")
-model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit(X_train, y_train)
+model = make_pipeline(
+    scaler, BayesianLogisticRegressionPMD(random_state=0)
+).fit(X_train, y_train)
 with plt.rc_context({"font.size": 14}):
     figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
-    PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10, ax=axes)
+    PosteriorIntervalDisplay.from_estimator(
+        model, sort="distance", max_rows=10, ax=axes
+    )
     axes.set_xlabel("coefficient, mean with 50 % and 90 % intervals")
 
 # %%
@@ -57,7 +63,9 @@ with plt.rc_context({"font.size": 14}):
 # posterior. Where two columns say nearly the same, one coefficient may stand in for the other: if
 # one is larger, the other tends to be smaller. Intervals of single coefficients do not show this.
 
-PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "texture error"])
+PairDisplay.from_estimator(
+    model, names=["mean texture", "worst texture", "texture error"]
+)
 
 # %%
 # Are the probabilities right?
@@ -66,7 +74,9 @@ PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "textu
 # a bin can say. The probabilities err on the side of caution: in all but one of the bins between
 # the ends the observed share is farther from one half than the predicted probability.
 
-ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8, name="logistic regression")
+ReliabilityDisplay.from_estimator(
+    model, X_test, y_test, n_bins=8, name="logistic regression"
+)
 
 # %%
 # A regression
@@ -77,9 +87,13 @@ ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8, name="logisti
 # target is below 25.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
-gp = SparseGPRegressorPMD(n_particles=1, n_restarts_optimizer=0, random_state=0).fit(X, y)
+gp = SparseGPRegressorPMD(
+    n_particles=1, n_restarts_optimizer=0, random_state=0
+).fit(X, y)
 plt.rcParams.update({"font.size": 14})
-figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 8.4), layout="constrained")
+figure, (top, bottom) = plt.subplots(
+    2, 1, figsize=(7, 8.4), layout="constrained"
+)
 PredictiveBandDisplay.from_estimator(gp, X, y, feature="bmi", ax=top)
 check = PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, ax=bottom)
 
@@ -104,7 +118,9 @@ PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 digits = load_digits()
 lda = LDATopicModelPMD(6, n_particles=4, random_state=0).fit(digits.data)
 figure, axes = plt.subplots(3, 2, figsize=(7, 7), layout="constrained")
-TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6, ax=axes)
+TopicDisplay.from_estimator(
+    lda, feature_names=digits.feature_names, n_words=6, ax=axes
+)
 for panel in axes.flat:
     panel.set_xlabel("probability, 90 % interval", fontsize="small")
 
@@ -113,9 +129,15 @@ for panel in axes.flat:
 # Each particle is a mixture of its own.
 
 rng = np.random.default_rng(0)
-groups = rng.normal([9.7, 21.3, 33.0], [0.6, 2.2, 1.0], size=(30, 3)).ravel()[:, None]
+groups = rng.normal(
+    [9.7, 21.3, 33.0], [0.6, 2.2, 1.0], size=(30, 3)
+).ravel()[:, None]
 pairs = np.column_stack([groups[:, 0], rng.normal(0.3 * groups[:, 0], 2.0)])
-figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 8.4), layout="constrained")
+figure, (top, bottom) = plt.subplots(
+    2, 1, figsize=(7, 8.4), layout="constrained"
+)
 mixture = GaussianMixturePMD(3, random_state=0)
-MixtureDensityDisplay.from_estimator(mixture.fit(groups), groups, bins=30, ax=top)
+MixtureDensityDisplay.from_estimator(
+    mixture.fit(groups), groups, bins=30, ax=top
+)
 MixtureDensityDisplay.from_estimator(mixture.fit(pairs), pairs, ax=bottom)
