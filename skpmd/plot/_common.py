@@ -24,6 +24,11 @@ _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they 
 _ELLIPSIS = "…"
 _ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
 _MANY = 2000  # So many points are one image in files of vectors.
+# What a linear predictor is by its link, and e to the power of a difference of two.
+KINDS = {"identity": ("units of y", "exp(units of y)"),
+         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
+         "softmax": ("log odds against the first class", "odds ratio against the first class"),
+         }  # fmt: skip
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
 _TEXTS = {
