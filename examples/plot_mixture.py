@@ -117,7 +117,11 @@ figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 axes.fill_between(grid, low, high, alpha=0.3, label="90 % band")
 axes.plot(grid, predictive, label="average")
 axes.plot(speeds[:, 0], np.full(len(speeds), -0.008), "k|", alpha=0.4)
-axes.set(title="A density, 4 components", xlabel="speed", ylabel="density")
+axes.set(
+    title="A density, 4 components",
+    xlabel="speed (1000 km/s)",
+    ylabel="density",
+)
 axes.legend(frameon=False)
 path = Path("mixture.png").resolve()
 figure.savefig(path, dpi=110)

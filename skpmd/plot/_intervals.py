@@ -234,7 +234,7 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         self.ax_.set_xscale("log")
         (low, high), axis = self.ax_.get_xlim(), self.ax_.xaxis
         if high < 10.0 * low:
-            axis.set_major_locator(ticker.MaxNLocator(6))
+            axis.set_major_locator(ticker.MaxNLocator(6, steps=(1, 2, 5, 10)))
         else:
             is_long = high > 1e4 * low
             axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0)))
