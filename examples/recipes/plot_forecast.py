@@ -12,6 +12,8 @@ may it go?"
 # Eight years are generated: a rise with bends, high winters, and noise. The last two are held
 # back.
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -97,7 +99,7 @@ inside = (low <= demand) & (demand <= high)
 print(
     f"{inside[~is_past].sum()} of {np.sum(~is_past)} months are in the band"
 )
-print(*model.posterior_.check())
+print(fill(" ".join(model.posterior_.check()), 76))
 
 # %%
 # **When to use something else.** Thousands of series, holidays and prices are for boosted trees

@@ -19,6 +19,7 @@ from skpmd.plot._common import (
     check_posterior,
     coordinates,
     draw_rows,
+    log_axis,
     matplotlib,
     one_axes,
     percent,
@@ -222,24 +223,11 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         lines = [wrapped(of[ratios], 60), f"{what}, {inner} and {outer} intervals"]
         self.ax_.set_xlabel("\n".join(line for line in lines if line))
         if ratios:
-            self._scale_ratios()
+            log_axis(self.ax_)
         title = sentence_of_hidden(n, self.n_coordinates, "coordinates")
         if title:
             self.ax_.set_title(title, fontsize="medium")
         return self
-
-    def _scale_ratios(self):
-        """A logarithmic axis with plain numbers, which are powers of ten where it is long."""
-        ticker = matplotlib("ticker")
-        self.ax_.set_xscale("log")
-        (low, high), axis = self.ax_.get_xlim(), self.ax_.xaxis
-        if high < 10.0 * low:
-            axis.set_major_locator(ticker.MaxNLocator(6, steps=(1, 2, 5, 10)))
-        else:
-            is_long = high > 1e4 * low
-            axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0)))
-        axis.set_minor_locator(ticker.NullLocator())
-        axis.set_major_formatter(ticker.StrMethodFormatter("{x:.6g}"))
 
     def _draw_null(self, value, drawn):
         """The line of a null value, or None where it would press the intervals together."""
