@@ -55,9 +55,10 @@ html_sidebars = {
 }  # fmt: skip
 html_theme_options = {
     "show_prev_next": False,
-    # Code of the gallery is up to 100 characters wide, and has the sidebar's room.
+    # Pictures of the gallery, and tables of five columns, have the sidebar's room.
     "secondary_sidebar_items": {
         "**": ["page-toc"],
+        "user_guide/coming_from": [],
         **{
             f"auto_examples/{path.relative_to(EXAMPLES).with_suffix('').as_posix()}": []
             for path in EXAMPLES.rglob("plot_*.py")

@@ -36,19 +36,32 @@ y = rng.random(n) < expit(X[:, :4] @ [1.5, -1.0, 0.5, 0.5])
 
 def measures(prior_scale, columns):
     """The fit, what ``loo`` returns, and the three measures as numbers."""
-    model = BayesianLogisticRegressionPMD(prior_scale=prior_scale, random_state=0)
+    model = BayesianLogisticRegressionPMD(
+        prior_scale=prior_scale, random_state=0
+    )
     model.fit(X[:, :columns], y)
     left_out = loo(model, X[:, :columns], y)
-    losses = cross_val_score(model, X[:, :columns], y, cv=5, scoring="neg_log_loss")
-    return model, left_out, [model.log_evidence_, left_out.elpd, n * losses.mean()]
+    losses = cross_val_score(
+        model, X[:, :columns], y, cv=5, scoring="neg_log_loss"
+    )
+    return (
+        model,
+        left_out,
+        [model.log_evidence_, left_out.elpd, n * losses.mean()],
+    )
 
 
 names = {2: "2 columns", 4: "4 columns", 16: "16 columns"}
 models, left_out, values = {}, {}, {}
-print(f"{'':<12}{'evidence':>15}{'leave-one-out':>15}{'cross-validation':>18}")
+print(
+    f"{'':<12}{'evidence':>15}{'leave-one-out':>15}{'cross-validation':>18}"
+)
 for columns, name in names.items():
     models[name], left_out[name], values[name] = measures(1.0, columns)
-    print(f"{name:<12}{values[name][0]:15.1f}{values[name][1]:15.1f}{values[name][2]:18.1f}")
+    print(
+        f"{name:<12}{values[name][0]:15.1f}"
+        f"{values[name][1]:15.1f}{values[name][2]:18.1f}"
+    )
 
 # %%
 # All three measures put the model with four columns first. ``compare`` takes the results of
@@ -58,9 +71,15 @@ for columns, name in names.items():
 
 table = compare(left_out)
 for name, gap, error, bad in zip(
-    table["name"], table["difference"], table["difference_se"], table["n_bad"], strict=True
+    table["name"],
+    table["difference"],
+    table["difference_se"],
+    table["n_bad"],
+    strict=True,
 ):
-    print(f"{name:<12} behind by {gap:4.1f} ± {error:.1f} nats, n_bad={bad}")
+    print(
+        f"{name:<12} behind by {gap:4.1f} ± {error:.1f} nats, n_bad={bad}"
+    )
 table = compare(models, by="evidence")
 for name, weight in zip(table["name"], table["weight"], strict=True):
     print(f"{name:<12} has the probability {weight:.6f}")
@@ -76,12 +95,25 @@ labels = ["evidence", "leave-one-out", "cross-validation"]
 best = np.max(list(values.values()), axis=0)
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for row, value in enumerate(values.values()):
-    for shift, label, number in zip((-0.2, 0.0, 0.2), labels, value - best, strict=True):
-        look = {"marker": "os^"[labels.index(label)], "color": f"C{labels.index(label)}"}
-        axes.plot(number, row + shift, **look, linestyle="none", label=None if row else label)
+    for shift, label, number in zip(
+        (-0.2, 0.0, 0.2), labels, value - best, strict=True
+    ):
+        look = {
+            "marker": "os^"[labels.index(label)],
+            "color": f"C{labels.index(label)}",
+        }
+        axes.plot(
+            number,
+            row + shift,
+            **look,
+            linestyle="none",
+            label=None if row else label,
+        )
 axes.set_yticks(range(3), names.values())
 axes.set(
-    xlabel="difference from the best, in nats", ylim=(2.5, -0.5), title="All put four columns first"
+    xlabel="difference from the best, in nats",
+    ylim=(2.5, -0.5),
+    title="All put four columns first",
 )
 axes.axvline(0.0, color="0.7", linewidth=1, zorder=0)
 axes.legend(frameon=False, loc="upper center")
@@ -95,15 +127,24 @@ axes.legend(frameon=False, loc="upper center")
 
 scales = np.array([0.1, 0.3, 1.0, 10.0, 100.0, 1000.0])
 gains = []
-print(f"{'prior scale':<12}{'evidence':>15}{'leave-one-out':>15}{'cross-validation':>18}")
+print(
+    f"{'prior scale':<12}{'evidence':>15}"
+    f"{'leave-one-out':>15}{'cross-validation':>18}"
+)
 for scale in scales:
     _, found, value = measures([1.0, 1.0, scale, scale], 4)
     gains.append(np.subtract(value, values["2 columns"]))
-    print(f"{scale:<12g}{gains[-1][0]:15.1f}{gains[-1][1]:15.1f}{gains[-1][2]:18.1f}")
+    print(
+        f"{scale:<12g}{gains[-1][0]:15.1f}"
+        f"{gains[-1][1]:15.1f}{gains[-1][2]:18.1f}"
+    )
 gains = np.array(gains)
 per_row = found.pointwise - left_out["2 columns"].pointwise
 error = np.sqrt(n) * per_row.std()
-print(f"standard error of the gain by leave-one-out, at the widest prior: {error:.1f}")
+print(
+    "standard error of the gain by leave-one-out, "
+    f"at the widest prior: {error:.1f}"
+)
 
 # %%
 # From a scale of 1 on, the width of the prior does not change the predictions: the data determine
@@ -126,13 +167,25 @@ print(f"standard error of the gain by leave-one-out, at the widest prior: {error
 # sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
 styles = (("o-", "C0"), ("s-", "C1"), ("^--", "C2"))
-for column, label, (marker, colour) in zip(gains.T, labels, styles, strict=True):
-    axes.plot(scales, column, marker, color=colour, linewidth=2.5, markersize=8, label=label)
+for column, label, (marker, colour) in zip(
+    gains.T, labels, styles, strict=True
+):
+    axes.plot(
+        scales,
+        column,
+        marker,
+        color=colour,
+        linewidth=2.5,
+        markersize=8,
+        label=label,
+    )
 axes.errorbar(1600.0, gains[-1, 1], yerr=error, color="C1", capsize=4)
 axes.axhline(0.0, color="0.5", linewidth=1)
 axes.text(0.1, 0.4, "four columns are better", color="0.4")
 axes.text(0.1, -0.4, "two columns are better", color="0.4", va="top")
-axes.set(xscale="log", ylim=(-4, 27), title="A wide prior costs evidence only")
+axes.set(
+    xscale="log", ylim=(-4, 27), title="A wide prior costs evidence only"
+)
 axes.set(xlabel="prior scale of the two columns", ylabel="gain in nats")
 axes.legend(frameon=False, loc="upper left")
 

@@ -25,7 +25,9 @@ from skpmd.plot import PosteriorPredictiveCheckDisplay
 
 data = load_linnerud(as_frame=True)
 waist, situps = data.target[["Waist"]], data.data["Situps"]
-print(f"{len(situps)} men, {situps.min():.0f} to {situps.max():.0f} sit-ups")
+print(
+    f"{len(situps)} men, {situps.min():.0f} to {situps.max():.0f} sit-ups"
+)
 
 # %%
 # A first model
@@ -50,7 +52,9 @@ def poisson_counts(theta, X):
 # or take a factor of three, and a change by up to a factor of two or so for each inch.
 
 prior = {"a": stats.norm(np.log(100.0), 1.0), "b": stats.norm(0.0, 0.5)}
-poisson = ParticleMirrorDescent(distribution=poisson_counts, prior=prior, random_state=0)
+poisson = ParticleMirrorDescent(
+    distribution=poisson_counts, prior=prior, random_state=0
+)
 poisson.fit(waist, situps)
 
 # %%
@@ -79,7 +83,9 @@ models = {"Poisson": poisson, "negative binomial": negative_binomial}
 # right, the observed data set looks like the drawn ones. We compare their standard deviations.
 
 plt.rcParams.update({"font.size": 14})
-figure, axes = plt.subplots(2, 1, figsize=(7, 7), layout="constrained", sharex=True)
+figure, axes = plt.subplots(
+    2, 1, figsize=(7, 7), layout="constrained", sharex=True
+)
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     check = PosteriorPredictiveCheckDisplay.from_estimator(
         model,
@@ -95,8 +101,13 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     low, high = model.predict_interval(waist, level=0.9).T
     n_inside = np.sum((low <= situps) & (situps <= high))
     print(name)
-    print(f"    share of drawn data sets with a larger standard deviation: {check.p_value:.3f}")
-    print(f"    men inside their 90 % intervals: {n_inside} of {len(situps)}")
+    print(
+        "    share of drawn data sets with a larger standard deviation: "
+        f"{check.p_value:.3f}"
+    )
+    print(
+        f"    men inside their 90 % intervals: {n_inside} of {len(situps)}"
+    )
     print(f"    log evidence: {model.log_evidence_:.1f}")
 
 # %%
@@ -122,8 +133,13 @@ for name, model in models.items():
     hundred = np.mean(model.sample_y(new, n_samples=4000) >= 100)
     print(f"{name}, 90 % intervals")
     print(f"    factor for each inch: {factor[0]:.2f} to {factor[1]:.2f}")
-    print(f"    mean at 38 inches: {mean_count[0]:.0f} to {mean_count[1]:.0f}")
-    print(f"    a man of 38 inches: {interval[0, 0]:.0f} to {interval[0, 1]:.0f}")
+    print(
+        f"    mean at 38 inches: {mean_count[0]:.0f} to {mean_count[1]:.0f}"
+    )
+    print(
+        "    a man of 38 inches: "
+        f"{interval[0, 0]:.0f} to {interval[0, 1]:.0f}"
+    )
     print(f"    probability that he does a hundred or more: {hundred:.2f}")
 
 # %%
@@ -135,15 +151,34 @@ for name, model in models.items():
 grid = pd.DataFrame({"Waist": np.linspace(30.0, 47.0, 69)})
 with plt.rc_context({"font.size": 15}):
     figure, ax = plt.subplots(figsize=(7, 5), layout="constrained")
-    for colour, alpha, name in (("C0", 0.4, "negative binomial"), ("C1", 0.8, "Poisson")):
+    for colour, alpha, name in (
+        ("C0", 0.4, "negative binomial"),
+        ("C1", 0.8, "Poisson"),
+    ):
         low, high = models[name].predict_interval(grid, level=0.9).T
         ax.fill_between(
-            grid["Waist"], low, high, color=colour, alpha=alpha, linewidth=0, label=name
+            grid["Waist"],
+            low,
+            high,
+            color=colour,
+            alpha=alpha,
+            linewidth=0,
+            label=name,
         )
     ax.plot(
-        waist["Waist"], situps, "ko", markersize=9, markeredgewidth=0, alpha=0.6, label="observed"
+        waist["Waist"],
+        situps,
+        "ko",
+        markersize=9,
+        markeredgewidth=0,
+        alpha=0.6,
+        label="observed",
     )
-    ax.set(title="90 % intervals of a new count", xlabel="waist (inches)", ylabel="sit-ups")
+    ax.set(
+        title="90 % intervals of a new count",
+        xlabel="waist (inches)",
+        ylabel="sit-ups",
+    )
     ax.set(xlim=(30, 47), ylim=(0, None))
     ax.legend(frameon=False)
 

@@ -47,13 +47,19 @@ def utilities(cost_of_missed):
     return np.array([[0.0, -1.0], [-cost_of_missed, 0.0]])
 
 
-model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
-decision = BayesDecisionClassifier(model, utilities(10.0), abstain=-0.3).fit(X_train, y_train)
+model = make_pipeline(
+    StandardScaler(), BayesianLogisticRegressionPMD(random_state=0)
+)
+decision = BayesDecisionClassifier(
+    model, utilities(10.0), abstain=-0.3
+).fit(X_train, y_train)
 names = {0: "operate", 1: "send home", -1: "examine again"}
 actions = decision.predict(X_test)
 print("action          malignant   benign")
 for action, name in names.items():
-    counts = [int(((actions == action) & (y_test == c)).sum()) for c in (0, 1)]
+    counts = [
+        int(((actions == action) & (y_test == c)).sum()) for c in (0, 1)
+    ]
     print(f"{name:<14}{counts[0]:11d}{counts[1]:9d}")
 
 # %%
@@ -69,15 +75,43 @@ proba = decision.predict_proba(X_test)[:, 0]
 place = np.argsort(np.argsort(proba))
 plt.rcParams["font.size"] = 13
 figure, axes = plt.subplots(figsize=(7, 5.2), layout="constrained")
-for colour, (action, name) in zip(("C1", "C0", "0.5"), names.items(), strict=True):
+for colour, (action, name) in zip(
+    ("C1", "C0", "0.5"), names.items(), strict=True
+):
     chosen = actions == action
-    axes.plot(place[chosen], proba[chosen], "o", color=colour, markersize=5, label=name)
+    axes.plot(
+        place[chosen],
+        proba[chosen],
+        "o",
+        color=colour,
+        markersize=5,
+        label=name,
+    )
 missed = (actions == 1) & (y_test == 0)
-axes.plot(place[missed], proba[missed], "kx", markersize=11, label="malignant, but sent home")
+axes.plot(
+    place[missed],
+    proba[missed],
+    "kx",
+    markersize=11,
+    label="malignant, but sent home",
+)
 for edge in (0.3 / 10.0, 1.0 - 0.3):
     axes.axhline(edge, color="0.6", linestyle="--", linewidth=1)
 axes.axhline(0.5, color="0.6", linewidth=1)
-ticks = [0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999]
+ticks = [
+    0.0001,
+    0.001,
+    0.01,
+    0.03,
+    0.1,
+    0.3,
+    0.5,
+    0.7,
+    0.9,
+    0.99,
+    0.999,
+    0.9999,
+]
 axes.set(yscale="logit", ylim=(0.0001, 0.9999))
 axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
 axes.minorticks_off()
@@ -93,16 +127,29 @@ axes.legend(frameon=False, loc="upper left", markerscale=1.4)
 # ``utility=None`` the most probable class is predicted.
 
 costs = np.geomspace(1.0, 100.0, 7)
-splits = list(StratifiedShuffleSplit(10, train_size=150, random_state=0, test_size=419).split(X, y))
-paid = {"threshold 0.5": [], "by costs": [], "by costs, or examine again": []}
+splits = list(
+    StratifiedShuffleSplit(
+        10, train_size=150, random_state=0, test_size=419
+    ).split(X, y)
+)
+paid = {
+    "threshold 0.5": [],
+    "by costs": [],
+    "by costs, or examine again": [],
+}
 again = []
 fitted = []
 for train, test in splits:
     decision = BayesDecisionClassifier(model).fit(X[train], y[train])
     fitted.append(decision)
     classes = decision.predict(X[test])
-    paid["threshold 0.5"].append([-utilities(cost)[classes, y[test]].mean() for cost in costs])
-    for name, abstain in (("by costs", None), ("by costs, or examine again", -0.3)):
+    paid["threshold 0.5"].append(
+        [-utilities(cost)[classes, y[test]].mean() for cost in costs]
+    )
+    for name, abstain in (
+        ("by costs", None),
+        ("by costs, or examine again", -0.3),
+    ):
         scores = []
         for cost in costs:
             decision.set_params(utility=utilities(cost), abstain=abstain)
@@ -113,10 +160,16 @@ for train, test in splits:
 means = {name: np.mean(rows, axis=0) for name, rows in paid.items()}
 print("cost of a miss   " + "   ".join(means))
 for cost, *row in zip(costs, *means.values(), strict=True):
-    line = "   ".join(f"{value:{len(name)}.3f}" for name, value in zip(means, row, strict=True))
+    line = "   ".join(
+        f"{value:{len(name)}.3f}"
+        for name, value in zip(means, row, strict=True)
+    )
     print(f"{cost:14.1f}   {line}")
 share = 100 * np.mean(again)
-print(f"examined again, at a cost of 10 for a missed one: {share:.0f} % of the tumours")
+print(
+    "examined again, at a cost of 10 for a missed one: "
+    f"{share:.0f} % of the tumours"
+)
 
 # %%
 # Where both errors cost the same, the threshold by costs is 0.5, and there is nothing to gain
@@ -141,10 +194,17 @@ for cost in (10.0, 100.0):
     scorer = make_scorer(mean_utility, cost=cost)
     candidates = {
         "LogisticRegression, threshold 0.5": point,
-        "the same, threshold tuned": TunedThresholdClassifierCV(point, scoring=scorer),
-        "the same, by costs": BayesDecisionClassifier(point, utilities(cost)),
+        "the same, threshold tuned": TunedThresholdClassifierCV(
+            point, scoring=scorer
+        ),
+        "the same, by costs": BayesDecisionClassifier(
+            point, utilities(cost)
+        ),
     }
-    rows = {name: [] for name in (*candidates, "averaged probabilities, by costs")}
+    rows = {
+        name: []
+        for name in (*candidates, "averaged probabilities, by costs")
+    }
     for averaged, (train, test) in zip(fitted, splits, strict=True):
         averaged.set_params(utility=utilities(cost), abstain=None)
         fits = [one.fit(X[train], y[train]) for one in candidates.values()]
@@ -154,7 +214,10 @@ for cost in (10.0, 100.0):
     for name, row in rows.items():
         gap = np.array(row) - rows["averaged probabilities, by costs"]
         error = gap.std(ddof=1) / np.sqrt(len(gap))
-        print(f"  {name:<36}{np.mean(row):.3f}   difference {gap.mean():+.3f} ± {error:.3f}")
+        print(
+            f"  {name:<36}{np.mean(row):.3f}   difference "
+            f"{gap.mean():+.3f} ± {error:.3f}"
+        )
 
 # %%
 # At a cost of 10 a tuned threshold is hardly worse. At 100 it is worse, because few of the 150 rows
@@ -169,14 +232,26 @@ for cost in (10.0, 100.0):
 
 # sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
-for colour, (name, rows) in zip(("0.4", "C0", "C1"), paid.items(), strict=True):
+for colour, (name, rows) in zip(
+    ("0.4", "C0", "C1"), paid.items(), strict=True
+):
     error = 2 * np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
-    axes.fill_between(costs, means[name] - error, means[name] + error, color=colour, alpha=0.2)
-    axes.plot(costs, means[name], "o-", color=colour, linewidth=2.5, label=name)
+    axes.fill_between(
+        costs,
+        means[name] - error,
+        means[name] + error,
+        color=colour,
+        alpha=0.2,
+    )
+    axes.plot(
+        costs, means[name], "o-", color=colour, linewidth=2.5, label=name
+    )
 axes.set(xscale="log", yscale="log", title="Decisions on test tumours")
 axes.set_xticks([1, 10, 100], ["1", "10", "100"])
 axes.set_yticks([0.03, 0.1, 0.3, 1, 3], ["0.03", "0.1", "0.3", "1", "3"])
-axes.set(xlabel="cost of a missed tumour (false alarm: 1)", ylabel="mean cost")
+axes.set(
+    xlabel="cost of a missed tumour (false alarm: 1)", ylabel="mean cost"
+)
 axes.legend(frameon=False)
 
 path = Path("decisions.png").resolve()

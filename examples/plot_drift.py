@@ -69,16 +69,26 @@ for half_life in (None, 350):
         warnings.simplefilter("always", ConvergenceWarning)
         stream = counted(parts, caught[half_life], counts[half_life])
         found[half_life] = prequential_score(
-            model, stream, "neg_log_loss", window=16, params={"classes": [0, 1]}
+            model,
+            stream,
+            "neg_log_loss",
+            window=16,
+            params={"classes": [0, 1]},
         )
 
-ends = size * np.arange(2, len(parts) + 1)  # Rows seen after each part that was scored.
-best = np.array([log_loss(y[k - size : k], truth[k - size : k]) for k in ends])
+# Rows seen after each part that was scored.
+ends = size * np.arange(2, len(parts) + 1)
+best = np.array(
+    [log_loss(y[k - size : k], truth[k - size : k]) for k in ends]
+)
 steady = ends <= start
 print("mean log loss                   before the drift   during it")
 rows = {f"half_life={key}": -one.scores for key, one in found.items()}
 for name, scores in (rows | {"true probabilities": best}).items():
-    print(f"{name:<32}{scores[steady].mean():16.3f}   {scores[~steady].mean():9.3f}")
+    print(
+        f"{name:<32}{scores[steady].mean():16.3f}   "
+        f"{scores[~steady].mean():9.3f}"
+    )
 
 # %%
 # While nothing changes, the two streams are level. Then the stream that counts all rows alike falls
@@ -93,7 +103,10 @@ for name, scores in (rows | {"true probabilities": best}).items():
 for half_life, so_far in counts.items():
     before = so_far[start // size - 1]
     after = so_far[-1] - before
-    print(f"half_life={half_life}: {before} warnings before the drift, {after} during it")
+    print(
+        f"half_life={half_life}: {before} warnings before the drift, "
+        f"{after} during it"
+    )
 for last in caught[None][-1:]:
     print(textwrap.fill(str(last.message), 70))
 
@@ -112,11 +125,19 @@ stream = found[h].estimator
 age = n_rows - size - np.arange(n_rows) // size * size
 weighted = BayesianLogisticRegressionPMD(random_state=0)
 weighted.fit(stream[0].transform(X), y, sample_weight=0.5 ** (age / h))
-gap = np.abs(stream[-1].coef_ - weighted.coef_).max() / weighted.coef_std_.min()
+gap = (
+    np.abs(stream[-1].coef_ - weighted.coef_).max()
+    / weighted.coef_std_.min()
+)
 print(f"rows that count in the end: {(0.5 ** (age / h)).sum():.0f}")
-print(f"largest gap to the weighted fit: {gap:.2f} standard deviations at most")
+print(
+    "largest gap to the weighted fit: "
+    f"{gap:.2f} standard deviations at most"
+)
 for key, one in found.items():
-    std = ", ".join(f"{value:.2f}" for value in one.estimator[-1].coef_std_[0])
+    std = ", ".join(
+        f"{value:.2f}" for value in one.estimator[-1].coef_std_[0]
+    )
     print(f"half_life={key}: posterior standard deviations {std}")
 
 # %%
@@ -128,13 +149,31 @@ for key, one in found.items():
 plt.rcParams.update({"font.size": 14})
 figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
 axes.axvspan(start, n_rows, color="0.93", zorder=0)
-axes.text(0.97, 0.04, "coefficients change", color="0.4", ha="right", transform=axes.transAxes)
+axes.text(
+    0.97,
+    0.04,
+    "coefficients change",
+    color="0.4",
+    ha="right",
+    transform=axes.transAxes,
+)
 colours = ("C1", "C0")
 for colour, (key, one) in zip(colours, found.items(), strict=True):
-    axes.plot(ends, -one.rolling, color=colour, linewidth=3, label=f"half_life={key}")
+    axes.plot(
+        ends,
+        -one.rolling,
+        color=colour,
+        linewidth=3,
+        label=f"half_life={key}",
+    )
 window = [best[max(0, k - 15) : k + 1].mean() for k in range(len(best))]
 axes.plot(ends, window, "k", linewidth=1.5, label="true probabilities")
-axes.set(xlabel="rows seen", ylabel="mean log loss (nats)", xlim=(0, n_rows), ylim=(0.39, None))
+axes.set(
+    xlabel="rows seen",
+    ylabel="mean log loss (nats)",
+    xlim=(0, n_rows),
+    ylim=(0.39, None),
+)
 axes.set_title("New rows of a stream with drift")
 axes.legend(frameon=False, loc="upper left")
 plt.show()

@@ -29,7 +29,10 @@ from skpmd.metrics import interval_coverage
 N_ROWS = 100_000
 rng = np.random.default_rng(0)
 lengths = 0.06 * np.sqrt(rng.chisquare(3, 200) / 3)
-frequencies, phases = rng.standard_normal((2, 200)) / lengths, rng.uniform(0, 2 * np.pi, 200)
+frequencies, phases = (
+    rng.standard_normal((2, 200)) / lengths,
+    rng.uniform(0, 2 * np.pi, 200),
+)
 
 
 def height(X):
@@ -45,7 +48,10 @@ X = X[~in_lake(X)]
 y = height(X) + 0.5 * rng.standard_normal(len(X))
 X, X_new, y, y_new = X[:N_ROWS], X[N_ROWS:], y[:N_ROWS], y[N_ROWS:]
 print(f"{len(X):,} rows to learn from, {len(X_new):,} new ones")
-print(f"the covariance matrix of the exact process would fill {8e-9 * len(X) ** 2:.0f} GB")
+print(
+    "the covariance matrix of the exact process "
+    f"would fill {8e-9 * len(X) ** 2:.0f} GB"
+)
 
 # %%
 # The fit
@@ -57,7 +63,10 @@ print(f"the covariance matrix of the exact process would fill {8e-9 * len(X) ** 
 gp = SparseGPRegressorPMD(approximation="vecchia", random_state=0).fit(X, y)
 print(f"heights: {gp.kernel_.k1}")
 print(f"noise:   {gp.kernel_.k2}")
-print(f"variance of the noise in units of the data: {gp.kernel_.k2.noise_level * y.var():.3f}")
+print(
+    "variance of the noise in units of the data: "
+    f"{gp.kernel_.k2.noise_level * y.var():.3f}"
+)
 
 # %%
 # The landscape and its prediction
@@ -73,7 +82,10 @@ f = gp.predict_proba(places, target="f")
 lake = in_lake(places)
 for name, part in (("where there are rows", ~lake), ("in the lake", lake)):
     error = np.sqrt(np.mean((f.mean() - truth)[part] ** 2))
-    print(f"{name}: error {error:.2f}, standard deviation {f.std()[part].mean():.2f}")
+    print(
+        f"{name}: error {error:.2f}, "
+        f"standard deviation {f.std()[part].mean():.2f}"
+    )
 
 plt.rcParams.update({"font.size": 16})
 figure, axes = plt.subplots(1, 3, figsize=(8.4, 4.0), layout="constrained")
@@ -84,7 +96,12 @@ for panel, (title, label, values, colours) in zip(
     (
         ("truth", "height", truth, heights),
         ("prediction", "height", f.mean(), heights),
-        ("uncertainty", "standard deviation", f.std(), {"cmap": "magma", "vmin": 0.0}),
+        (
+            "uncertainty",
+            "standard deviation",
+            f.std(),
+            {"cmap": "magma", "vmin": 0.0},
+        ),
     ),
     strict=True,
 ):
@@ -110,8 +127,12 @@ print(f"picture saved to {path.name}")
 levels = np.linspace(0.1, 0.9, 9)
 new = gp.predict_proba(X_new)
 coverage = {
-    "new measurements": [interval_coverage(y_new, new, level=level) for level in levels],
-    "the landscape": [interval_coverage(truth, f, level=level) for level in levels],
+    "new measurements": [
+        interval_coverage(y_new, new, level=level) for level in levels
+    ],
+    "the landscape": [
+        interval_coverage(truth, f, level=level) for level in levels
+    ],
 }
 for name, shares in coverage.items():
     print(f"intervals of 90 % hold {100 * shares[-1]:.0f} % of {name}")
@@ -120,16 +141,28 @@ print(f"and {100 * in_it:.0f} % of the lake's ground")
 
 cut = np.column_stack([np.linspace(0.4, 1.0, 300), np.full(300, 0.35)])
 on_cut = gp.predict_proba(cut, target="f")
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 4.4), layout="constrained"
+)
 left.axvspan(0.6, 0.8, color="0.93", zorder=0)
-left.fill_between(cut[:, 0], *on_cut.interval(level=0.9).T, alpha=0.3, label="90 % interval")
+left.fill_between(
+    cut[:, 0],
+    *on_cut.interval(level=0.9).T,
+    alpha=0.3,
+    label="90 % interval",
+)
 left.plot(cut[:, 0], on_cut.mean(), label="prediction")
 left.plot(cut[:, 0], height(cut), "k--", linewidth=1, label="truth")
 left.set(xlabel="place along the cut", ylabel="height", ylim=(-2.3, 3.7))
 left.legend(frameon=False, fontsize="small", loc="upper left")
 right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-looks = ({"marker": "o"}, {"marker": "s", "markersize": 11, "fillstyle": "none"})
+looks = (
+    {"marker": "o"},
+    {"marker": "s", "markersize": 11, "fillstyle": "none"},
+)
 for look, (name, shares) in zip(looks, coverage.items(), strict=True):
     right.plot(levels, shares, linestyle="none", label=name, **look)
-right.set(xlabel="level of the interval", ylabel="share inside the interval")
+right.set(
+    xlabel="level of the interval", ylabel="share inside the interval"
+)
 right.legend(frameon=False, fontsize="small")

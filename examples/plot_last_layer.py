@@ -31,10 +31,16 @@ images, digits = load_digits(return_X_y=True)
 images = images / 16.0
 known = digits < 7
 X_train, X_test, y_train, y_test = train_test_split(
-    images[known], digits[known], train_size=500, stratify=digits[known], random_state=0
+    images[known],
+    digits[known],
+    train_size=500,
+    stratify=digits[known],
+    random_state=0,
 )
 unseen = images[~known]
-network = MLPClassifier((16,), max_iter=2000, random_state=0).fit(X_train, y_train)
+network = MLPClassifier((16,), max_iter=2000, random_state=0).fit(
+    X_train, y_train
+)
 
 # %%
 # The posterior of the last layer
@@ -48,8 +54,12 @@ def hidden_layer(X):
     return np.maximum(X @ network.coefs_[0] + network.intercepts_[0], 0.0)
 
 
-features = make_pipeline(FunctionTransformer(hidden_layer), StandardScaler())
-bayes = make_pipeline(features, BayesianLogisticRegressionPMD(random_state=0))
+features = make_pipeline(
+    FunctionTransformer(hidden_layer), StandardScaler()
+)
+bayes = make_pipeline(
+    features, BayesianLogisticRegressionPMD(random_state=0)
+)
 mode = make_pipeline(features, LogisticRegression(C=1.0, max_iter=1000))
 models = {"network": network, "mode": mode, "posterior average": bayes}
 seen_proba, unseen_proba = {}, {}
@@ -71,7 +81,10 @@ def share(proba):
     return (proba.max(axis=1) > 0.9).mean()
 
 
-print("                    accuracy   log loss   sure of seen   sure of unseen")
+print(
+    "                    accuracy   log loss   "
+    "sure of seen   sure of unseen"
+)
 for name in models:
     seen, other = seen_proba[name], unseen_proba[name]
     accuracy = (seen.argmax(axis=1) == y_test).mean()
@@ -93,12 +106,17 @@ print("largest probability       AUC")
 for name in models:
     both = np.concatenate([seen_proba[name], unseen_proba[name]])
     print(f"{name:<24}{roc_auc_score(is_unseen, -both.max(axis=1)):.3f}")
-uncertainty = bayes[-1].predict_uncertainty(features.transform(np.vstack([X_test, unseen])))
+uncertainty = bayes[-1].predict_uncertainty(
+    features.transform(np.vstack([X_test, unseen]))
+)
 print("\nuncertainty (nats)        AUC   mean of seen   mean of unseen")
 for kind in ("total", "epistemic"):
     value = getattr(uncertainty, kind)
     means = value[is_unseen == 0].mean(), value[is_unseen == 1].mean()
-    print(f"{kind:<24}{roc_auc_score(is_unseen, value):.3f}{means[0]:15.2f}{means[1]:17.2f}")
+    print(
+        f"{kind:<24}{roc_auc_score(is_unseen, value):.3f}"
+        f"{means[0]:15.2f}{means[1]:17.2f}"
+    )
 
 # %%
 # The limits
@@ -112,10 +130,14 @@ order = np.argsort(-unseen_proba["posterior average"].max(axis=1))
 true_digits = digits[~known]
 plt.rcParams.update({"font.size": 14})
 figure, axes = plt.subplots(2, 6, figsize=(9, 4.4), layout="constrained")
-for axis, k in zip(axes.flat, np.concatenate([order[:6], order[-6:]]), strict=True):
+for axis, k in zip(
+    axes.flat, np.concatenate([order[:6], order[-6:]]), strict=True
+):
     proba = unseen_proba["posterior average"][k]
     axis.imshow(unseen[k].reshape(8, 8), cmap="gray_r")
-    axis.set_title(f"{true_digits[k]} as {proba.argmax()}\n{proba.max():.2f}")
+    axis.set_title(
+        f"{true_digits[k]} as {proba.argmax()}\n{proba.max():.2f}"
+    )
     axis.set(xticks=[], yticks=[])
 
 # %%
@@ -132,10 +154,16 @@ for name, colour in (("network", "C1"), ("posterior average", "C0")):
     for proba, style in ((seen_proba, "-"), (unseen_proba, "--")):
         above = (proba[name].max(axis=1)[:, None] > thresholds).mean(axis=0)
         label = name if style == "-" else None
-        axes.plot(thresholds, above, style, color=colour, linewidth=3, label=label)
+        axes.plot(
+            thresholds, above, style, color=colour, linewidth=3, label=label
+        )
 axes.text(0.82, 0.99, "digits 0 to 6", ha="right", va="bottom")
 axes.text(0.37, 0.62, "never seen:\n7, 8, 9", ha="right", va="center")
 axes.set(xlabel="threshold", ylabel="share of images above it")
-axes.set(xlim=(0.2, 1.0), ylim=(0.0, 1.07), title="Largest probability of a class")
+axes.set(
+    xlim=(0.2, 1.0),
+    ylim=(0.0, 1.07),
+    title="Largest probability of a class",
+)
 axes.legend(frameon=False, loc="lower left")
 plt.show()

@@ -39,14 +39,21 @@ def docstrings(package, min_length=200):
                     yield text
 
 
-texts = sorted({text for package in (np, scipy, sklearn) for text in docstrings(package)})
+packages = np, scipy, sklearn
+texts = sorted({text for one in packages for text in docstrings(one)})
 vectorizer = CountVectorizer(
-    stop_words="english", token_pattern=r"\b[a-z]{3,}\b", min_df=10, max_df=0.2
+    stop_words="english",
+    token_pattern=r"\b[a-z]{3,}\b",
+    min_df=10,
+    max_df=0.2,
 )
 X = vectorizer.fit_transform(texts)
 X = X[np.random.default_rng(0).permutation(X.shape[0])]
 test, X = X[:500], X[500:]
-print(f"{X.shape[0]} documents, {X.shape[1]} words, {X.sum() / X.shape[0]:.0f} in a document")
+print(
+    f"{X.shape[0]} documents, {X.shape[1]} words, "
+    f"{X.sum() / X.shape[0]:.0f} in a document"
+)
 
 # %%
 # The first half
@@ -56,12 +63,17 @@ print(f"{X.shape[0]} documents, {X.shape[1]} words, {X.sum() / X.shape[0]:.0f} i
 # a random guess would be equally hard. One particle alone does worse than the average.
 
 half = X.shape[0] // 2
-lda = LDATopicModelPMD(20, doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0)
+lda = LDATopicModelPMD(
+    20, doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0
+)
 lda.fit(X[:half])
-single = LDATopicModelPMD(**{**lda.get_params(), "n_particles": 1}).fit(X[:half])
+single = LDATopicModelPMD(**{**lda.get_params(), "n_particles": 1}).fit(
+    X[:half]
+)
 n_read, perplexity = [half], [lda.perplexity(test, method="completion")]
 print(
-    f"perplexity: {perplexity[0]:.0f}, of one particle {single.perplexity(test, 'completion'):.0f}"
+    f"perplexity: {perplexity[0]:.0f}, "
+    f"of one particle {single.perplexity(test, 'completion'):.0f}"
 )
 
 # %%
@@ -76,10 +88,16 @@ for start in range(half, X.shape[0], 200):
     lda.partial_fit(part)
     n_read.append(n_read[-1] + part.shape[0])
     perplexity.append(lda.perplexity(test, method="completion"))
-same = (np.sqrt(before) @ np.sqrt(lda.topic_word_).T).argmax(axis=1) == np.arange(20)
-print(f"after the stream: {perplexity[-1]:.0f}; topics in their places: {same.sum()} of 20")
+likeness = np.sqrt(before) @ np.sqrt(lda.topic_word_).T
+same = likeness.argmax(axis=1) == np.arange(20)
+print(
+    f"after the stream: {perplexity[-1]:.0f}; "
+    f"topics in their places: {same.sum()} of 20"
+)
 
-plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False})
+plt.rcParams.update(
+    {"font.size": 13, "axes.spines.top": False, "axes.spines.right": False}
+)
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 axes.plot(n_read, perplexity, "o-")
 axes.set(xlabel="documents", ylabel="perplexity of held-out words")
@@ -92,7 +110,9 @@ axes.set(xlabel="documents", ylabel="perplexity of held-out words")
 
 table = lda.top_words(6, vectorizer.get_feature_names_out(), level=0.9)
 print(table.head(6).to_string(index=False))
-text = "Cholesky decomposition of a banded Hermitian positive-definite matrix."
+text = (
+    "Cholesky decomposition of a banded Hermitian positive-definite matrix."
+)
 proportions = lda.transform(vectorizer.transform([text.lower()]))[0]
 words = table[table["topic"] == proportions.argmax()]["word"]
 print(f"{text}\n  {100 * proportions.max():.0f} % {', '.join(words)}")
@@ -107,8 +127,12 @@ largest = np.argsort(-lda.components_.sum(axis=1))[:4]
 figure, panels = plt.subplots(2, 2, figsize=(7, 6.4), layout="constrained")
 for axes, topic in zip(panels.ravel(), largest, strict=True):
     own = table[table["topic"] == topic][::-1]
-    ends = np.abs(own[["lower", "upper"]].to_numpy().T - own["probability"].to_numpy())
-    axes.errorbar(own["probability"], own["word"], xerr=ends, fmt="o", linewidth=2)
+    ends = np.abs(
+        own[["lower", "upper"]].to_numpy().T - own["probability"].to_numpy()
+    )
+    axes.errorbar(
+        own["probability"], own["word"], xerr=ends, fmt="o", linewidth=2
+    )
     axes.set_xlim(left=0.0)
     axes.locator_params(axis="x", nbins=3)
     axes.set_title(f"topic {topic}")

@@ -47,17 +47,30 @@ def sample_prior(rng, m):
 rng = np.random.default_rng(0)
 X = rng.normal(np.where(rng.random(1000) < 0.5, 1.0, -1.0), 2.5)[:, None]
 pmd = ParticleMirrorDescent(
-    log_likelihood, log_prior, sample_prior, n_particles=1500, random_state=0
+    log_likelihood,
+    log_prior,
+    sample_prior,
+    n_particles=1500,
+    random_state=0,
 ).fit(X)
 theta, weights = pmd.posterior_.particles, pmd.posterior_.weights
-print(f"posterior mass of the mode with a > 0: {weights @ (theta[:, 0] > 0):.2f}")
+print(
+    "posterior mass of the mode with a > 0: "
+    f"{weights @ (theta[:, 0] > 0):.2f}"
+)
 
 plt.rcParams.update({"font.size": 14})
 figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 shade = np.clip(weights / np.quantile(weights, 0.95), 0.0, 1.0)
 axes.scatter(*theta.T, s=6, alpha=0.4 * shade)
 axes.plot([1, -1], [-2, 2], "k+", markersize=12)
-axes.set(title="Tied mixture: two modes", xlabel="a", ylabel="b", xlim=(-3, 3), ylim=(-4, 4))
+axes.set(
+    title="Tied mixture: two modes",
+    xlabel="a",
+    ylabel="b",
+    xlim=(-3, 3),
+    ylim=(-4, 4),
+)
 
 # %%
 # A density and its uncertainty
@@ -73,10 +86,17 @@ grid = np.linspace(5.0, 40.0, 400)
 mixtures = {}
 for K in (2, 3, 4, 5, 6):
     mixtures[K] = GaussianMixturePMD(
-        K, strategy="parameters", n_particles=1000, weight_concentration_prior=1.0, random_state=0
+        K,
+        strategy="parameters",
+        n_particles=1000,
+        weight_concentration_prior=1.0,
+        random_state=0,
     ).fit(speeds)
     error = mixtures[K].posterior_.log_evidence_se
-    print(f"{K} components: log evidence {mixtures[K].log_evidence_:.1f} ± {error:.1f}")
+    print(
+        f"{K} components: "
+        f"log evidence {mixtures[K].log_evidence_:.1f} ± {error:.1f}"
+    )
 
 # %%
 # Two and three components are too few. Between four, five and six the evidence does not decide:
@@ -97,7 +117,11 @@ figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 axes.fill_between(grid, low, high, alpha=0.3, label="90 % band")
 axes.plot(grid, predictive, label="average")
 axes.plot(speeds[:, 0], np.full(len(speeds), -0.008), "k|", alpha=0.4)
-axes.set(title="A density, 4 components", xlabel="speed", ylabel="density")
+axes.set(
+    title="A density, 4 components",
+    xlabel="speed (1000 km/s)",
+    ylabel="density",
+)
 axes.legend(frameon=False)
 path = Path("mixture.png").resolve()
 figure.savefig(path, dpi=110)
@@ -114,13 +138,19 @@ print(f"picture saved to {path.name}")
 
 def part(number, n=200):
     moving = rng.random(n) < 0.5
-    centre = np.where(moving[:, None], [0.3 * number - 3.0, 2.0], [0.0, -2.0])
+    centre = np.where(
+        moving[:, None], [0.3 * number - 3.0, 2.0], [0.0, -2.0]
+    )
     return centre + 0.5 * rng.standard_normal((n, 2))
 
 
 streams = {
     half_life: GaussianMixturePMD(
-        2, strategy="conjugate", n_particles=4, half_life=half_life, random_state=0
+        2,
+        strategy="conjugate",
+        n_particles=4,
+        half_life=half_life,
+        random_state=0,
     )
     for half_life in (None, 140)
 }
@@ -130,15 +160,24 @@ for number in range(21):
         stream.partial_fit(rows)
 fresh = part(20)
 for half_life, stream in streams.items():
-    print(f"half_life={half_life}: mean log density of new rows {stream.score(fresh):.2f}")
+    print(
+        f"half_life={half_life}: "
+        f"mean log density of new rows {stream.score(fresh):.2f}"
+    )
 
 figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 angles = np.linspace(0, 2 * np.pi, 80)
 circle = np.stack([np.cos(angles), np.sin(angles)])
 axes.plot(*fresh.T, ".", color="0.6", markersize=3)
-for colour, (half_life, stream) in zip(("C1", "C0"), streams.items(), strict=True):
-    for k, (mean, covariance) in enumerate(zip(stream.means_, stream.covariances_, strict=True)):
-        ellipse = mean[:, None] + 2 * np.linalg.cholesky(covariance) @ circle
+for colour, (half_life, stream) in zip(
+    ("C1", "C0"), streams.items(), strict=True
+):
+    for k, (mean, covariance) in enumerate(
+        zip(stream.means_, stream.covariances_, strict=True)
+    ):
+        ellipse = (
+            mean[:, None] + 2 * np.linalg.cholesky(covariance) @ circle
+        )
         label = f"half_life={half_life}" if k == 0 else None
         axes.plot(*ellipse, color=colour, label=label)
 axes.set(title="A cluster that moves to the right", aspect="equal")

@@ -57,7 +57,8 @@ mixture = fitted(4)
 
 partition = mixture.optimal_partition(X, loss="vi", level=0.9)
 print(
-    f"expected loss {partition.expected_loss:.2f}, radius of the ball {partition.radius:.2f}, "
+    f"expected loss {partition.expected_loss:.2f}, "
+    f"radius of the ball {partition.radius:.2f}, "
     f"largest possible loss {np.log(len(x)):.2f}"
 )
 partitions = {
@@ -74,12 +75,17 @@ COLOURS = ("#0072b2", "#e69f00", "#7a1f5c", "k", "#009e73", "#56b4e9")
 
 
 def draw_strips(axes, partitions):
-    """A strip of rows for each partition, its clusters coloured in the order of their means."""
+    """A strip of rows a partition, its clusters coloured by their means."""
     height = np.random.default_rng(0).uniform(-0.3, 0.3, len(x))
     for place, labels in enumerate(partitions.values()):
         means = np.bincount(labels, x) / np.bincount(labels)
         rank = np.argsort(np.argsort(means))
-        axes.scatter(x, place + height, c=[COLOURS[cluster] for cluster in rank[labels]], s=12)
+        axes.scatter(
+            x,
+            place + height,
+            c=[COLOURS[cluster] for cluster in rank[labels]],
+            s=12,
+        )
     axes.set_yticks(range(len(partitions)), partitions)
     axes.invert_yaxis()
     axes.set_xlabel("flavanoids")
@@ -98,7 +104,9 @@ axes.set_title("Cultivars, and three partitions\nin the 90 % ball")
 # rows between blocks are the uncertain ones.
 
 figure, axes = plt.subplots(figsize=(5, 4.2), layout="constrained")
-image = axes.imshow(mixture.co_clustering(X), vmin=0.0, vmax=1.0, cmap="Blues")
+image = axes.imshow(
+    mixture.co_clustering(X), vmin=0.0, vmax=1.0, cmap="Blues"
+)
 figure.colorbar(image, ax=axes, label="probability of the same cluster")
 axes.set(xlabel="wine, by flavanoids", ylabel="wine, by flavanoids")
 
@@ -116,19 +124,27 @@ axes.set(xlabel="wine, by flavanoids", ylabel="wine, by flavanoids")
 
 def cluster_counts(mixture):
     """How many clusters each draw from the posterior has."""
-    weights, means, stds = np.split(mixture.posterior_.particles[:, None], 3, axis=2)
+    weights, means, stds = np.split(
+        mixture.posterior_.particles[:, None], 3, axis=2
+    )
     scores = np.log(weights) + norm.logpdf(x[:, None], means, stds)
-    noise = np.random.default_rng(0).gumbel(size=scores.shape)  # a draw from each distribution
+    # A draw from each distribution.
+    noise = np.random.default_rng(0).gumbel(size=scores.shape)
     labels = (scores + noise).argmax(axis=2)
     return np.array([len(np.unique(draw)) for draw in labels])
 
 
 mixtures = {2: fitted(2), 4: mixture, 6: fitted(6)}
-best = {K: one.optimal_partition(X, loss="vi").labels for K, one in mixtures.items()}
+best = {
+    K: one.optimal_partition(X, loss="vi").labels
+    for K, one in mixtures.items()
+}
 counts = {K: cluster_counts(one) for K, one in mixtures.items()}
 print("components   clusters in a draw   best partition   Rand index")
 for K in mixtures:
-    sizes = " + ".join(str(size) for size in np.sort(np.bincount(best[K]))[::-1])
+    sizes = " + ".join(
+        str(size) for size in np.sort(np.bincount(best[K]))[::-1]
+    )
     agreement = adjusted_rand_score(best[4], best[K])
     print(f"{K:10d}{counts[K].mean():21.1f}{sizes:>17}{agreement:13.2f}")
 
@@ -140,14 +156,20 @@ for K, one in mixtures.items():
     print(f"{K} components: log evidence {one.log_evidence_:.1f}")
 
 # sphinx_gallery_thumbnail_number = 3
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4.6), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8, 4.6), layout="constrained"
+)
 draw_strips(left, best)
 left.set(title="best partition", ylabel="components")
 looks = ((-0.27, "0.8"), (0.0, "0.5"), (0.27, "0.15"))
 for (shift, grey), (K, count) in zip(looks, counts.items(), strict=True):
     share = np.bincount(count, minlength=7)[1:] / len(count)
     right.bar(np.arange(1, 7) + shift, share, 0.27, color=grey, label=K)
-right.set(title="number of clusters", xlabel="clusters in a draw", ylabel="share of draws")
+right.set(
+    title="number of clusters",
+    xlabel="clusters in a draw",
+    ylabel="share of draws",
+)
 right.set_xticks(range(1, 7))
 right.legend(title="components", frameon=False)
 

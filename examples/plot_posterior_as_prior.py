@@ -33,7 +33,11 @@ table, y = load_breast_cancer(return_X_y=True, as_frame=True)
 order = np.random.default_rng(0).permutation(len(y))
 table, y = table.iloc[order], y.iloc[order]
 parts = np.split(np.arange(len(y)), [100, 250])
-scaler = StandardScaler().set_output(transform="pandas").fit(table.iloc[parts[0]])
+scaler = (
+    StandardScaler()
+    .set_output(transform="pandas")
+    .fit(table.iloc[parts[0]])
+)
 everything = FrozenEstimator(scaler).transform(table)
 columns = ["mean radius", "mean texture", "mean smoothness"]
 X = everything[columns]
@@ -49,7 +53,7 @@ X = everything[columns]
 
 
 def chained(parts, with_rows):
-    """Fits of one part after the other, each with the posterior before it as its prior."""
+    """Fits of one part after the other, the last posterior as the prior."""
     fits, prior = [], "normal"
     for rows in parts:
         model = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
@@ -61,16 +65,25 @@ def chained(parts, with_rows):
 
 
 def largest_gap(one, other):
-    """Largest difference of a coefficient's mean, in posterior standard deviations."""
+    """Largest difference of means, in posterior standard deviations."""
     return (np.abs(one.coef_ - other.coef_) / other.coef_std_).max()
 
 
-# The scaler has made the units, which are those of the prior: ``scale=None`` leaves it at that.
+# The scaler has made the units of the prior: ``scale=None`` leaves them.
 whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
 chain = chained(parts, with_rows=False)
-for name, fits in (("with rows", chained(parts, with_rows=True)), ("without rows", chain)):
-    print(f"{name}: largest gap {largest_gap(fits[-1], whole):.3f} standard deviations")
-    print(f"  log evidence, sum of the parts: {sum(one.log_evidence_ for one in fits):.2f}")
+for name, fits in (
+    ("with rows", chained(parts, with_rows=True)),
+    ("without rows", chain),
+):
+    print(
+        f"{name}: largest gap {largest_gap(fits[-1], whole):.3f} "
+        "standard deviations"
+    )
+    print(
+        "  log evidence, sum of the parts: "
+        f"{sum(one.log_evidence_ for one in fits):.2f}"
+    )
 print(f"log evidence, all rows: {whole.log_evidence_:.2f}")
 
 # %%
@@ -80,8 +93,13 @@ print(f"log evidence, all rows: {whole.log_evidence_:.2f}")
 # three parts add up to the log evidence of all rows.
 
 last = chain[-1]
-ratio = np.diff(last.posterior_.interval(0.9)) / np.diff(whole.posterior_.interval(0.9))
-print(f"widths of intervals, ratio:          {ratio.min():.3f} to {ratio.max():.3f}")
+ratio = np.diff(last.posterior_.interval(0.9)) / np.diff(
+    whole.posterior_.interval(0.9)
+)
+print(
+    "widths of intervals, "
+    f"ratio:          {ratio.min():.3f} to {ratio.max():.3f}"
+)
 shift = np.abs(last.predict_proba(X) - whole.predict_proba(X)).max()
 print(f"largest gap of a probability:        {shift:.4f}")
 
@@ -90,7 +108,10 @@ print(f"largest gap of a probability:        {shift:.4f}")
 # are wide enough for averages over its draws.
 
 k_hats = [one.diagnostics_["prior_pareto_k"] for one in chain[1:]]
-print("Pareto k-hat of the earlier posterior:", ", ".join(f"{k:.2f}" for k in k_hats))
+print(
+    "Pareto k-hat of the earlier posterior:",
+    ", ".join(f"{k:.2f}" for k in k_hats),
+)
 
 # %%
 # Without rows, where the early rows are of another kind
@@ -108,16 +129,20 @@ print(f"share of benign tumours, late:  {y.iloc[late].mean():.2f}")
 
 
 def second_without_rows(first, X, y):
-    """Fit with the density of a posterior as the prior, and the warnings as text."""
+    """Fit with a posterior's density as the prior, and its warnings."""
     first.posterior_.rows = None
-    second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    second = BayesianLogisticRegressionPMD(
+        prior=first.posterior_, random_state=0
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         second.fit(X, y)
     return second, [str(one.message) for one in caught]
 
 
-first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X.iloc[early], y.iloc[early])
+first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(
+    X.iloc[early], y.iloc[early]
+)
 second, messages = second_without_rows(first, X.iloc[late], y.iloc[late])
 print(f"largest gap: {largest_gap(second, whole):.3f} standard deviations")
 for message in messages:
@@ -131,8 +156,12 @@ for message in messages:
 # posteriors hold a summary of the rows.
 
 early, late = slice(0, 200), slice(200, None)
-first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(everything[early], y[early])
-joint = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(everything, y)
+first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(
+    everything[early], y[early]
+)
+joint = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(
+    everything, y
+)
 second, messages = second_without_rows(first, everything[late], y[late])
 print(f"largest gap: {largest_gap(second, joint):.3f} standard deviations")
 for message in messages:
@@ -146,19 +175,42 @@ for message in messages:
 # coefficients.
 
 plt.rcParams.update({"font.size": 13})
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4.4), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8, 4.4), layout="constrained"
+)
 
 grid = np.linspace(-3.0, 2.5, 400)
 left.plot(grid, norm.pdf(grid), color="0.7", linewidth=2, label="prior")
 seen = 0
-for rows, one, colour in zip(parts, chain, ("#9ecae1", "#4292c6", "#08519c"), strict=True):
-    texture, seen = one.posterior_.names.index("mean texture"), seen + len(rows)
-    density = gaussian_kde(one.posterior_.particles[:, texture], weights=one.posterior_.weights)
-    left.fill_between(grid, density(grid), color=colour, alpha=0.3, linewidth=0)
-    left.plot(grid, density(grid), color=colour, linewidth=2, label=f"after {seen} rows")
-density = gaussian_kde(whole.posterior_.particles[:, texture], weights=whole.posterior_.weights)
+for rows, one, colour in zip(
+    parts, chain, ("#9ecae1", "#4292c6", "#08519c"), strict=True
+):
+    texture, seen = (
+        one.posterior_.names.index("mean texture"),
+        seen + len(rows),
+    )
+    density = gaussian_kde(
+        one.posterior_.particles[:, texture], weights=one.posterior_.weights
+    )
+    left.fill_between(
+        grid, density(grid), color=colour, alpha=0.3, linewidth=0
+    )
+    left.plot(
+        grid,
+        density(grid),
+        color=colour,
+        linewidth=2,
+        label=f"after {seen} rows",
+    )
+density = gaussian_kde(
+    whole.posterior_.particles[:, texture], weights=whole.posterior_.weights
+)
 left.plot(grid, density(grid), "C1--", linewidth=2, label="one fit of all")
-left.set(title="Posterior becomes prior", xlabel="coefficient of texture", ylabel="density")
+left.set(
+    title="Posterior becomes prior",
+    xlabel="coefficient of texture",
+    ylabel="density",
+)
 left.set(xlim=(-3, 2.5), ylim=(0, None), yticks=[])
 left.legend(frameon=False, loc="upper right", handlelength=1.2)
 
@@ -169,12 +221,27 @@ fits = (
     (last, "#08519c", "chain of three"),
     (whole, "C1", "one fit of all"),
 )
-for shift, (one, colour, label) in zip((0.25, 0.0, -0.25), fits, strict=True):
+for shift, (one, colour, label) in zip(
+    (0.25, 0.0, -0.25), fits, strict=True
+):
     low, high = one.posterior_.interval(0.9).T
-    right.hlines(place + shift, low, high, color=colour, linewidth=4, label=label)
-    right.plot(one.posterior_.mean(), place + shift, "o", color=colour, markersize=8)
+    right.hlines(
+        place + shift, low, high, color=colour, linewidth=4, label=label
+    )
+    right.plot(
+        one.posterior_.mean(),
+        place + shift,
+        "o",
+        color=colour,
+        markersize=8,
+    )
 right.axvline(0.0, color="0.8", zorder=0)
-right.set(yticks=place, yticklabels=names, title="90 % intervals", xlabel="coefficient")
+right.set(
+    yticks=place,
+    yticklabels=names,
+    title="90 % intervals",
+    xlabel="coefficient",
+)
 right.set_ylim(-0.5, len(names) + 0.9)
 right.legend(frameon=False, loc="upper left")
 plt.show()

@@ -54,13 +54,33 @@ for colour, height, rows in zip(
     stream.partial_fit(x[rows, None], y[rows])
     n_read += len(rows)
     f = stream.predict_proba(grid[:, None], target="f")
-    axes.fill_between(grid, *f.interval(level=0.95).T, color=colour, label=f"{n_read} points")
+    axes.fill_between(
+        grid,
+        *f.interval(level=0.95).T,
+        color=colour,
+        label=f"{n_read} points",
+    )
     places = stream.inducing_[:, 0]
-    axes.plot(places, np.full(len(places), height), "|", color=colour, markersize=8)
+    axes.plot(
+        places,
+        np.full(len(places), height),
+        "|",
+        color=colour,
+        markersize=8,
+    )
     error = np.sqrt(np.mean((f.mean() - truth(grid)) ** 2))
-    print(f"{n_read:>5} points: {len(places)} inducing inputs, RMS error {error:.3f}")
+    print(
+        f"{n_read:>5} points: {len(places)} inducing inputs, "
+        f"RMS error {error:.3f}"
+    )
 axes.plot(grid, truth(grid), "w--", linewidth=1)
-axes.set(title="95 % bands", xlabel="x", ylabel="f(x)", xlim=(-0.6, 0.6), ylim=(-1.8, 2.6))
+axes.set(
+    title="95 % bands",
+    xlabel="x",
+    ylabel="f(x)",
+    xlim=(-0.6, 0.6),
+    ylim=(-1.8, 2.6),
+)
 axes.legend(frameon=False, loc="upper left", fontsize="small")
 figure.savefig(Path("sparse_gp.png"), dpi=120)
 
@@ -77,13 +97,25 @@ train, test = train_test_split(np.arange(len(target)), random_state=0)
 gp = SparseGPRegressorPMD(random_state=0).fit(X[train], target[train])
 levels = np.linspace(0.1, 0.9, 9)
 predictions = gp.predict_proba(X[test])
-coverage = [interval_coverage(target[test], predictions, level=level) for level in levels]
+coverage = [
+    interval_coverage(target[test], predictions, level=level)
+    for level in levels
+]
 score = negative_log_predictive_density(target[test], predictions)
-print(f"diabetes: R2 {gp.score(X[test], target[test]):.2f}, log loss {score:.2f} nats")
+print(
+    f"diabetes: R2 {gp.score(X[test], target[test]):.2f}, "
+    f"log loss {score:.2f} nats"
+)
 
 figure, axes = plt.subplots(figsize=(5, 4.2), layout="constrained")
 error = np.sqrt(levels * (1.0 - levels) / len(test))
-axes.fill_between(levels, levels - 2 * error, levels + 2 * error, color="0.9")
+axes.fill_between(
+    levels, levels - 2 * error, levels + 2 * error, color="0.9"
+)
 axes.plot(levels, levels, "k--", linewidth=0.8)
 axes.plot(levels, coverage, "o-")
-axes.set(title="Diabetes", xlabel="level of the interval", ylabel="share of targets in it")
+axes.set(
+    title="Diabetes",
+    xlabel="level of the interval",
+    ylabel="share of targets in it",
+)

@@ -18,7 +18,11 @@ sample size says for which step sizes this holds.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -26,7 +30,11 @@ from skpmd import BayesianLogisticRegressionPMD
 
 data = load_breast_cancer()
 X, _, y, _ = train_test_split(
-    data.data[:, :10], data.target, test_size=0.5, stratify=data.target, random_state=0
+    data.data[:, :10],
+    data.target,
+    test_size=0.5,
+    stratify=data.target,
+    random_state=0,
 )
 
 # %%
@@ -44,7 +52,11 @@ STEP_SIZES = [0.03, 0.3, 1.0, 3.0, 10.0]
 def stochastic_model(**parameters):
     """Standardise, then take stochastic steps from the prior."""
     classifier = BayesianLogisticRegressionPMD(
-        proposal="prior", batch_size=20, max_iter=1, random_state=0, **parameters
+        proposal="prior",
+        batch_size=20,
+        max_iter=1,
+        random_state=0,
+        **parameters,
     )
     return make_pipeline(StandardScaler(), classifier)
 
@@ -75,22 +87,32 @@ for size, before, after in zip(STEP_SIZES, *log_loss, strict=True):
 # which takes no stochastic steps at all. The effective sample size (ESS) says how many draws of
 # equal weight the weighted particles are worth.
 
-default = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+default = make_pipeline(
+    StandardScaler(), BayesianLogisticRegressionPMD(random_state=0)
+)
 default = default.fit(X, y)[-1]
 
 print("largest distance from a default mean, in standard deviations")
-print("step size   without reweighting   with reweighting   ESS   Pareto k-hat")
+print(
+    "step size   without reweighting   with "
+    "reweighting   ESS   Pareto k-hat"
+)
 means, stds = np.empty((2, 2, len(STEP_SIZES), 10))
 for i, size in enumerate(STEP_SIZES):
     for reweight in (0, 1):
-        model = stochastic_model(n_particles=1000, reweight=bool(reweight), step_size=size)
+        model = stochastic_model(
+            n_particles=1000, reweight=bool(reweight), step_size=size
+        )
         classifier = model.fit(X, y)[-1]
         means[reweight, i] = classifier.coef_[0]
         stds[reweight, i] = classifier.coef_std_[0]
-    before, after = np.abs((means[:, i] - default.coef_) / default.coef_std_).max(axis=1)
+    before, after = np.abs(
+        (means[:, i] - default.coef_) / default.coef_std_
+    ).max(axis=1)
     posterior = classifier.posterior_  # with reweighting
     print(
-        f"{size:9g}   {before:19.2f}   {after:16.2f}   {posterior.ess:3.0f}   "
+        f"{size:9g}   {before:19.2f}   {after:16.2f}   "
+        f"{posterior.ess:3.0f}   "
         f"{posterior.pareto_k:12.2f}"
     )
 
@@ -128,12 +150,25 @@ with plt.rc_context({"font.size": 15}):
         (1, 1.07, "o", "with reweighting"),
     ):
         sizes = shift * np.array(STEP_SIZES)
-        options = {"fmt": marker, "markersize": 10, "linewidth": 3, "color": f"C{1 - reweight}"}
+        options = {
+            "fmt": marker,
+            "markersize": 10,
+            "linewidth": 3,
+            "color": f"C{1 - reweight}",
+        }
         options["label"] = label
-        ax.errorbar(sizes, means[reweight, :, column], yerr=stds[reweight, :, column], **options)
+        ax.errorbar(
+            sizes,
+            means[reweight, :, column],
+            yerr=stds[reweight, :, column],
+            **options,
+        )
     ax.set_xscale("log")
     ax.set_xticks(STEP_SIZES, [f"{size:g}" for size in STEP_SIZES])
     ax.minorticks_off()
-    ax.set(title="Reweighting makes the step size immaterial", xlabel="step_size")
+    ax.set(
+        title="Reweighting makes the step size immaterial",
+        xlabel="step_size",
+    )
     ax.set_ylabel(f"coefficient of {data.feature_names[column]}")
     ax.legend(frameon=False)

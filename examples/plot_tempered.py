@@ -27,12 +27,15 @@ from sklearn.metrics import log_loss
 from skpmd import BayesianLogisticRegressionPMD
 
 n_traits = 6
-effects = np.array([1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0])  # Of the traits, and of the dose.
+# Of the traits, and of the dose.
+effects = np.array([1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0])
 rng = np.random.default_rng(0)
 
 
 def measurements(n_patients, n_each):
-    traits = np.repeat(rng.standard_normal((n_patients, n_traits)), n_each, axis=0)
+    traits = np.repeat(
+        rng.standard_normal((n_patients, n_traits)), n_each, axis=0
+    )
     dose = rng.standard_normal((n_patients * n_each, 1))
     level = np.repeat(rng.normal(0.0, 1.5, n_patients), n_each)
     X = np.hstack([traits, dose])
@@ -66,7 +69,8 @@ for study in range(n_studies):
         model = BayesianLogisticRegressionPMD(
             temperature=temperature, n_particles=500, random_state=0
         ).fit(X, y)
-        ends[study, k] = model.posterior_.interval(0.9)[:-1]  # Without the intercept.
+        # Without the intercept.
+        ends[study, k] = model.posterior_.interval(0.9)[:-1]
         proba[study, k] = model.predict_proba(X_new)[:, 1]
     low, high = np.moveaxis(ends[study], -1, 0)
     covered[study] = (low < target) & (target < high)
@@ -79,8 +83,10 @@ for k, temperature in enumerate(temperatures):
     excess = sure.mean() - hit.mean()
     log_losses = [log_loss(y_new, one) for one in proba[:, k]]
     print(
-        f"{temperature:11g}   {share[k, :-1].mean():6.2f}   {share[k, -1]:4.2f}   "
-        f"{np.diff(ends[:, k]).mean():5.2f}   {np.mean(log_losses):8.3f}   {excess:+6.3f}"
+        f"{temperature:11g}   {share[k, :-1].mean():6.2f}   "
+        f"{share[k, -1]:4.2f}   "
+        f"{np.diff(ends[:, k]).mean():5.2f}   "
+        f"{np.mean(log_losses):8.3f}   {excess:+6.3f}"
     )
 
 # %%
@@ -106,28 +112,73 @@ for k, temperature in enumerate(temperatures):
 # and the curves of 0.25 and 1 nearly coincide.
 
 plt.rcParams.update({"font.size": 14})
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4.4), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8, 4.4), layout="constrained"
+)
 
 left.axhline(0.9, color="0.5", linestyle="--")
-left.text(temperatures[-1], 0.875, "nominal", color="0.4", ha="right", va="top")
-left.plot(temperatures, share[:, :-1].mean(axis=1), "o-", linewidth=3, markersize=9, label="traits")
-left.plot(temperatures, share[:, -1], "s-", linewidth=3, markersize=9, label="dose")
+left.text(
+    temperatures[-1], 0.875, "nominal", color="0.4", ha="right", va="top"
+)
+left.plot(
+    temperatures,
+    share[:, :-1].mean(axis=1),
+    "o-",
+    linewidth=3,
+    markersize=9,
+    label="traits",
+)
+left.plot(
+    temperatures,
+    share[:, -1],
+    "s-",
+    linewidth=3,
+    markersize=9,
+    label="dose",
+)
 left.set_xscale("log", base=2)
-left.set(xticks=temperatures, xticklabels=[f"{one:g}" for one in temperatures])
-left.set(xlabel="temperature", ylabel="share of intervals", title="90 % intervals: coverage")
+left.set(
+    xticks=temperatures, xticklabels=[f"{one:g}" for one in temperatures]
+)
+left.set(
+    xlabel="temperature",
+    ylabel="share of intervals",
+    title="90 % intervals: coverage",
+)
 left.set_ylim(0, 1.03)
 left.legend(frameon=False, loc="lower right")
 
 edges = np.linspace(0.0, 1.0, 9)
 right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-for k, colour, style in ((0, "C1", "s--"), (1, "0.5", "o-"), (3, "C0", "^-")):
+for k, colour, style in (
+    (0, "C1", "s--"),
+    (1, "0.5", "o-"),
+    (3, "C0", "^-"),
+):
     bins = np.digitize(proba[:, k], edges[1:-1])
     truth = np.broadcast_to(y_new, bins.shape)
-    x = [proba[:, k][bins == b].mean() for b in range(len(edges) - 1) if (bins == b).any()]
-    observed = [truth[bins == b].mean() for b in range(len(edges) - 1) if (bins == b).any()]
-    look = {"color": colour, "linewidth": 2.5, "markersize": 8, "zorder": 4 if k == 0 else 3}
+    x = [
+        proba[:, k][bins == b].mean()
+        for b in range(len(edges) - 1)
+        if (bins == b).any()
+    ]
+    observed = [
+        truth[bins == b].mean()
+        for b in range(len(edges) - 1)
+        if (bins == b).any()
+    ]
+    look = {
+        "color": colour,
+        "linewidth": 2.5,
+        "markersize": 8,
+        "zorder": 4 if k == 0 else 3,
+    }
     right.plot(x, observed, style, **look, label=f"{temperatures[k]:g}")
-right.set(xlabel="predicted probability", ylabel="observed share", title="New patients")
+right.set(
+    xlabel="predicted probability",
+    ylabel="observed share",
+    title="New patients",
+)
 right.set(xlim=(0, 1), ylim=(0, 1))
 right.legend(frameon=False, loc="upper left", title="temperature")
 plt.show()

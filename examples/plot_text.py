@@ -27,7 +27,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import norm
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+from sklearn.feature_extraction.text import (
+    ENGLISH_STOP_WORDS,
+    TfidfVectorizer,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -35,43 +38,59 @@ from sklearn.pipeline import make_pipeline
 
 from skpmd import BayesianLogisticRegressionPMD
 
-MODULES = {
-    "numpy": ["", ".char", ".fft", ".linalg", ".ma", ".polynomial.polynomial", ".random"],
-    "scipy": [
-        *(".cluster.hierarchy", ".fft", ".integrate", ".interpolate", ".io", ".linalg"),
-        *(".ndimage", ".optimize", ".signal", ".sparse", ".sparse.csgraph", ".sparse.linalg"),
-        *(".spatial", ".spatial.distance", ".special", ".stats", ".stats.qmc"),
-    ],
-    "sklearn": [
-        *(".calibration", ".cluster", ".compose", ".covariance", ".datasets", ".decomposition"),
-        *(".discriminant_analysis", ".dummy", ".ensemble", ".feature_extraction.image"),
-        *(".feature_extraction.text", ".feature_selection", ".gaussian_process.kernels"),
-        *(".impute", ".inspection", ".isotonic", ".kernel_approximation", ".linear_model"),
-        *(".manifold", ".metrics", ".metrics.pairwise", ".mixture", ".model_selection"),
-        *(".multiclass", ".multioutput", ".naive_bayes", ".neighbors", ".neural_network"),
-        *(".pipeline", ".preprocessing", ".random_projection", ".semi_supervised", ".svm"),
-        *(".tree", ".utils"),
-    ],
+MODULES = {  # A dot is the library itself.
+    "numpy": """
+        . .char .fft .linalg .ma .polynomial.polynomial .random
+    """,
+    "scipy": """
+        .cluster.hierarchy .fft .integrate .interpolate .io .linalg
+        .ndimage .optimize .signal .sparse .sparse.csgraph
+        .sparse.linalg .spatial .spatial.distance .special .stats
+        .stats.qmc
+    """,
+    "sklearn": """
+        .calibration .cluster .compose .covariance .datasets
+        .decomposition .discriminant_analysis .dummy .ensemble
+        .feature_extraction.image .feature_extraction.text
+        .feature_selection .gaussian_process.kernels .impute
+        .inspection .isotonic .kernel_approximation .linear_model
+        .manifold .metrics .metrics.pairwise .mixture .model_selection
+        .multiclass .multioutput .naive_bayes .neighbors
+        .neural_network .pipeline .preprocessing .random_projection
+        .semi_supervised .svm .tree .utils
+    """,
 }
-TABLES = r"\n(?:Parameters|Returns|Attributes|Examples|See Also|Notes|Call signature)\n-"
+HEADS = "Parameters|Returns|Attributes|Examples|See Also|Notes"
+TABLES = rf"\n(?:{HEADS}|Call signature)\n-"
 GUIDE = r"Read more in the :ref:`[^`]*`\.?|^\.\. \w+::.*$"
 
 
 def documented(module):
-    """Names and docstrings of what a module offers, without the distributions of scipy.stats."""
-    own = [name for name, one in vars(module).items() if inspect.getmodule(one) is module]
+    """Names and docstrings of a module, without SciPy's distributions."""
+    own = [
+        name
+        for name, one in vars(module).items()
+        if inspect.getmodule(one) is module
+    ]
     for name in sorted(getattr(module, "__all__", own)):
         one = vars(module).get(name)
-        if callable(one) and not hasattr(one, "rvs") and not name.startswith("_"):
+        if (
+            callable(one)
+            and not hasattr(one, "rvs")
+            and not name.startswith("_")
+        ):
             yield f"{module.__name__}.{name}", inspect.getdoc(one) or ""
 
 
 texts = {}  # Only the first of several equal texts.
 for library, modules in MODULES.items():
-    for module in modules:
-        for name, docstring in documented(import_module(library + module)):
-            prose = re.sub(GUIDE, "", re.split(TABLES, docstring)[0], flags=re.MULTILINE)
-            prose = re.sub(r"^\w+\(.*\)\n", "", prose)  # The signature of a function in C.
+    for part in modules.split():
+        module = import_module((library + part).rstrip("."))
+        for name, docstring in documented(module):
+            prose = re.split(TABLES, docstring)[0]
+            prose = re.sub(GUIDE, "", prose, flags=re.MULTILINE)
+            # The signature of a function in C.
+            prose = re.sub(r"^\w+\(.*\)\n", "", prose)
             if len(prose.split()) >= 5:
                 texts.setdefault(prose, (library, name))
 labels, names = np.array(list(texts.values())).T
@@ -79,7 +98,8 @@ texts = np.array(list(texts), dtype=object)
 train, test = train_test_split(
     np.arange(len(texts)), test_size=0.3, stratify=labels, random_state=0
 )
-print(", ".join(f"{n} of {library}" for library, n in Counter(labels.tolist()).items()))
+numbers = Counter(labels.tolist()).items()
+print(", ".join(f"{n} of {library}" for library, n in numbers))
 
 # %%
 # The model
@@ -93,23 +113,42 @@ print(", ".join(f"{n} of {library}" for library, n in Counter(labels.tolist()).i
 # fit no longer converges, and warns. (``method="temperature"`` needs scikit-learn 1.8; take
 # ``"sigmoid"`` with earlier versions.)
 
-stop_words = [*sorted(ENGLISH_STOP_WORDS), "numpy", "np", "scipy", "sklearn", "scikit"]
+own_names = "numpy np scipy sklearn scikit".split()
+stop_words = [*sorted(ENGLISH_STOP_WORDS), *own_names]
 words = TfidfVectorizer(
-    sublinear_tf=True, stop_words=stop_words, token_pattern=r"\b[a-zA-Z][a-zA-Z]+\b"
+    sublinear_tf=True,
+    stop_words=stop_words,
+    token_pattern=r"\b[a-zA-Z][a-zA-Z]+\b",
 )
-# As ``C`` below, the prior's scale is per unit of tf-idf and not per standard deviation of a word.
-model = make_pipeline(words, BayesianLogisticRegressionPMD(scale=None, random_state=0))
-calibrated = CalibratedClassifierCV(model, method="temperature", ensemble=False, cv=3)
-grid = {"estimator__bayesianlogisticregressionpmd__prior_scale": [4.0, 8.0, 16.0]}
+# As ``C`` below, the scale of the prior is per unit of tf-idf.
+model = make_pipeline(
+    words, BayesianLogisticRegressionPMD(scale=None, random_state=0)
+)
+calibrated = CalibratedClassifierCV(
+    model, method="temperature", ensemble=False, cv=3
+)
+grid = {
+    "estimator__bayesianlogisticregressionpmd__prior_scale": [
+        4.0,
+        8.0,
+        16.0,
+    ]
+}
 search = GridSearchCV(calibrated, grid, scoring="neg_log_loss", cv=3)
 search.fit(texts[train], labels[train])
 prior_scale = next(iter(search.best_params_.values()))
 results = search.cv_results_
-for params, score in zip(results["params"], results["mean_test_score"], strict=True):
+for params, score in zip(
+    results["params"], results["mean_test_score"], strict=True
+):
     (scale,) = params.values()
-    print(f"prior_scale={scale:<4g} log loss {-score:.3f} in cross-validation")
+    print(
+        f"prior_scale={scale:<4g} log loss {-score:.3f} in cross-validation"
+    )
 
-averaged = model.set_params(bayesianlogisticregressionpmd__prior_scale=prior_scale)
+averaged = model.set_params(
+    bayesianlogisticregressionpmd__prior_scale=prior_scale
+)
 averaged.fit(texts[train], labels[train])
 point = GridSearchCV(
     make_pipeline(words, LogisticRegression(max_iter=1000)),
@@ -130,7 +169,10 @@ for name, fitted in (
     proba = probabilities[name] = fitted.predict_proba(texts[test])
     accuracy = accuracy_score(labels[test], fitted.predict(texts[test]))
     loss = log_loss(labels[test], proba)
-    print(f"{name:<24}{accuracy:10.3f}{loss:10.3f}{proba.max(axis=1).mean():17.3f}")
+    print(
+        f"{name:<24}{accuracy:10.3f}{loss:10.3f}"
+        f"{proba.max(axis=1).mean():17.3f}"
+    )
 
 # %%
 # Calibrated averages and ``LogisticRegression``, whose ``C`` is searched for as well, predict about
@@ -146,15 +188,25 @@ for name, fitted in (
 figure, axes = plt.subplots(figsize=(6, 4.6), layout="constrained")
 axes.plot([0.3, 1.0], [0.3, 1.0], color="0.7", linewidth=1)
 looks = ((-0.012, "o"), (0.0, "s"), (0.012, "^"))
-for (shift, marker), (name, proba) in zip(looks, probabilities.items(), strict=True):
+for (shift, marker), (name, proba) in zip(
+    looks, probabilities.items(), strict=True
+):
     confidence = proba.max(axis=1)
     correct = search.classes_[proba.argmax(axis=1)] == labels[test]
     bins = np.digitize(confidence, [0.55, 0.7, 0.85, 0.95])
     count = np.bincount(bins)
-    x, share = (np.bincount(bins, values) / count for values in (confidence, correct))
+    x, share = (
+        np.bincount(bins, values) / count
+        for values in (confidence, correct)
+    )
     error = 2 * np.sqrt(share * (1 - share) / count)
-    axes.errorbar(x + shift, share, yerr=error, fmt=marker, markersize=7, label=name)
-axes.set(xlabel="probability of the predicted library", ylabel="share that is right")
+    axes.errorbar(
+        x + shift, share, yerr=error, fmt=marker, markersize=7, label=name
+    )
+axes.set(
+    xlabel="probability of the predicted library",
+    ylabel="share that is right",
+)
 axes.legend(frameon=False, loc="lower right")
 
 # %%
@@ -175,14 +227,20 @@ def show(rows):
 proba = probabilities["averaged, calibrated"]
 confidence = proba.max(axis=1)
 predicted = search.classes_[proba.argmax(axis=1)]
-print(f"{'smallest probability':<48}" + "".join(f"{library:>8}" for library in search.classes_))
+print(
+    f"{'smallest probability':<48}"
+    + "".join(f"{library:>8}" for library in search.classes_)
+)
 show(np.argsort(confidence)[:5])
 print("errors of the largest probability")
 correct = predicted == labels[test]
 show(np.argsort(np.where(correct, 0.0, -confidence))[:5])
 fourier = np.array([".fft." in name for name in names[test]])
 right, right_fourier = 100 * correct.mean(), 100 * correct[fourier].mean()
-print(f"right: {right:.0f} % of all, {right_fourier:.0f} % of Fourier transforms")
+print(
+    f"right: {right:.0f} % of all, "
+    f"{right_fourier:.0f} % of Fourier transforms"
+)
 
 # %%
 # Words that tell libraries apart
@@ -198,7 +256,8 @@ print(f"right: {right:.0f} % of all, {right_fourier:.0f} % of Fourier transforms
 # The picture shows five words of each library. Most words are rare, and their intervals include
 # zero.
 
-contrast = 1.5 * np.eye(3) - 0.5  # 1 for the class itself, -1/2 for either of the others.
+# 1 for the class itself, -1/2 for either of the others.
+contrast = 1.5 * np.eye(3) - 0.5
 mean = contrast @ classifier.coef_
 std = np.sqrt(contrast**2 @ classifier.coef_std_**2)
 half = norm.ppf(0.95) * std
@@ -216,8 +275,23 @@ for k, (library, colour) in enumerate(
 ):
     place = 5.6 * k + np.arange(5)
     ends = half[k, shown[k]]
-    axes.errorbar(mean[k, shown[k]], place, xerr=ends, fmt="o", linewidth=2.5, color=colour)
-    axes.text(0.98, place[2], library, ha="right", weight="bold", color=colour, transform=across)
+    axes.errorbar(
+        mean[k, shown[k]],
+        place,
+        xerr=ends,
+        fmt="o",
+        linewidth=2.5,
+        color=colour,
+    )
+    axes.text(
+        0.98,
+        place[2],
+        library,
+        ha="right",
+        weight="bold",
+        color=colour,
+        transform=across,
+    )
     for row, word in zip(place, vocabulary[shown[k]], strict=True):
         axes.text(-0.5, row, word, ha="right", va="center", color=colour)
 axes.set(ylim=(16.0, -0.8), xlim=(0.0, 1.25 * axes.dataLim.xmax), yticks=[])

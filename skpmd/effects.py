@@ -30,7 +30,7 @@ from skpmd._contrasts import (
     with_column,
 )
 from skpmd._typing import Array, ArrayLike, Columns, Estimator, MatrixLike
-from skpmd.wrappers import innermost
+from skpmd.wrappers import innermost, inside
 
 __all__ = [
     "Effects",
@@ -395,9 +395,8 @@ def _compared(model, X, variables, comparison, averages, n_draws):
         sides = [with_column(X, place, side) for side in sides]
         values, weights, group = _means(model, sides, n_draws, by)
         of_two = OF_TWO.get(comparison, OF_TWO["difference"])[1]
-        if comparison in ("odds_ratio", "lnor") and (
-            values.min() < 0.0 or values.max() > 1.0 + 1e-9
-        ):
+        is_beyond = values.min() < 0.0 or values.max() > 1.0 + 1e-9
+        if is_beyond and comparison in ("odds_ratio", "lnor"):
             raise ValueError(
                 f"comparison={comparison!r} is of probabilities, and means of y go from "
                 f"{values.min():g} to {values.max():g}: ask for 'ratio' or 'difference'."
@@ -408,8 +407,10 @@ def _compared(model, X, variables, comparison, averages, n_draws):
             terms.append(str(variable if names is None else names[place]))
             labels.append(one.label)
     columns = _columns(terms, labels, group, about)
-    null = 1.0 if comparison in ("ratio", "odds_ratio") else 0.0
-    return Effects(_flat(found), weights, columns, comparison.replace("_", " "), null)
+    null = float(comparison in ("ratio", "odds_ratio"))
+    of = " of probabilities" if hasattr(inside(model), "classes_") else " of means of y"
+    quantity = comparison.replace("_", " ") + of * (comparison in ("difference", "ratio", "slope"))
+    return Effects(_flat(found), weights, columns, quantity, null)
 
 
 def _means(model, sides, n_draws, by):
@@ -426,9 +427,8 @@ def _means(model, sides, n_draws, by):
         )
     values, weights = inner[0]._draws_of_mean(sides, n_draws, by)
     k, classes = values.shape[3], getattr(inner[0], "classes_", None)
-    if classes is not None:
-        return values, weights, classes[-k:]
-    return values, weights, np.arange(k) if k > 1 else None
+    of_several = np.arange(k) if k > 1 else None
+    return values, weights, of_several if classes is None else classes[-k:]
 
 
 def _flat(found):

@@ -327,6 +327,22 @@ def column_names(estimator, names=None):
     return names
 
 
+def outward(estimator, rows):
+    """Rows of the innermost fitted estimator in the columns that this one was given.
+
+    AttributeError where a step of a pipeline has no inverse.
+    """
+    if isinstance(estimator, Pipeline):
+        rows = outward(estimator[-1], rows)
+        return estimator[:-1].inverse_transform(rows) if len(estimator) > 1 else rows
+    for name, kind in _WRAPPED.items():
+        if isinstance(estimator, kind) and hasattr(estimator, name):
+            return outward(getattr(estimator, name), rows)
+    if isinstance(estimator, TransformedTargetRegressor):
+        return outward(estimator.regressor_, rows)
+    return rows
+
+
 def innermost(estimator, X):
     """The fitted estimator inside pipelines, searches and the like, and the rows as it gets them.
 

@@ -37,10 +37,14 @@ policies = pd.DataFrame(
 
 
 def true_rate(rows):
-    return (0.35 + 0.9 * np.exp((18.0 - rows.age) / 8.0)) * np.where(rows.car == "sports", 2, 1)
+    return (0.35 + 0.9 * np.exp((18.0 - rows.age) / 8.0)) * np.where(
+        rows.car == "sports", 2, 1
+    )
 
 
-claims = rng.poisson(true_rate(policies) * policies.years * rng.gamma(1.2, 1 / 1.2, n))
+claims = rng.poisson(
+    true_rate(policies) * policies.years * rng.gamma(1.2, 1 / 1.2, n)
+)
 print("policies with 0, 1, 2, ... claims:", *np.bincount(claims))
 
 # %%
@@ -53,14 +57,22 @@ columns = make_column_transformer(
     ("passthrough", ["years"]),
     verbose_feature_names_out=False,
 ).set_output(transform="pandas")
-glm = BayesianGLMRegressorPMD("negative_binomial", exposure="years", random_state=0)
+glm = BayesianGLMRegressorPMD(
+    "negative_binomial", exposure="years", random_state=0
+)
 model = make_pipeline(columns, glm).fit(policies, claims)
 a_year = policies.assign(years=1.0)
 ratio = avg_comparisons(model, a_year, "car", comparison="ratio")
 low, high = ratio.interval(0.9)[0]
-print(f"sports cars: {ratio.mean[0]:.2f} times the claims, 90 % interval {low:.2f} to {high:.2f}")
+print(
+    f"sports cars: {ratio.mean[0]:.2f} times the claims, "
+    f"90 % interval {low:.2f} to {high:.2f}"
+)
 low, high = glm.posterior_["shape"].interval(0.9)
-print(f"shape of what drivers differ by: {low:.1f} to {high:.1f}, and truly 1.2")
+print(
+    "shape of what drivers differ by: "
+    f"{low:.1f} to {high:.1f}, and truly 1.2"
+)
 
 # %%
 # The picture: rates with 90 % bands, and the true rates (dashed).
@@ -71,18 +83,32 @@ for colour, car in (("C1", "sports"), ("C0", "family")):
     of_car = rows.assign(car=car)
     band = predict_interval(model, of_car, level=0.9, target="mean")
     ax.fill_between(rows.age, *band.T, color=colour, alpha=0.3, linewidth=0)
-    ax.plot(rows.age, model.predict(of_car), color=colour, label=f"{car} cars")
+    ax.plot(
+        rows.age, model.predict(of_car), color=colour, label=f"{car} cars"
+    )
     ax.plot(rows.age, true_rate(of_car), color=colour, linestyle="--")
-ax.set(xlabel="age of the driver (years)", ylabel="claims in a year", xlim=(18, 80), ylim=(0, None))
+ax.set(
+    xlabel="age of the driver (years)",
+    ylabel="claims in a year",
+    xlim=(18, 80),
+    ylim=(0, None),
+)
 ax.legend(frameon=False)
 
 # %%
 # **How far to trust it.** ``check()`` has no objection, and the counts that it expects are those
 # there are. A Poisson model would agree on rates, with intervals that are too narrow.
 
-print("objections:", glm.posterior_.check(), f"effective draws: {glm.posterior_.ess:.0f}")
+print(
+    "objections:",
+    glm.posterior_.check(),
+    f"effective draws: {glm.posterior_.ess:.0f}",
+)
 many = model.predict_proba(policies).sf(3).sum()
-print(f"policies with more than three claims: {many:.0f} expected, {np.sum(claims > 3)} seen")
+print(
+    "policies with more than three claims: "
+    f"{many:.0f} expected, {np.sum(claims > 3)} seen"
+)
 
 # %%
 # **When to use something else.** For rates alone, of very many policies, ``PoissonRegressor`` or

@@ -22,7 +22,9 @@ from skpmd import ParticleMirrorDescent
 
 rng = np.random.default_rng(2)
 wells = pd.DataFrame({"dose": np.repeat(np.geomspace(0.01, 300.0, 10), 3)})
-alive = 5 + 90 / (1 + (wells.dose / 1.7) ** 1.4) + 6 * rng.standard_normal(30)
+alive = (
+    5 + 90 / (1 + (wells.dose / 1.7) ** 1.4) + 6 * rng.standard_normal(30)
+)
 
 # %%
 # The model is the Hill curve with normal errors. The function says how the share is distributed
@@ -40,33 +42,59 @@ prior = {
 
 def hill_curve(theta, X):
     top, bottom, ec50, hill, sd = (theta[name][:, None] for name in prior)
-    return stats.norm(bottom + (top - bottom) / (1 + (X["dose"].to_numpy() / ec50) ** hill), sd)
+    return stats.norm(
+        bottom
+        + (top - bottom) / (1 + (X["dose"].to_numpy() / ec50) ** hill),
+        sd,
+    )
 
 
-model = ParticleMirrorDescent(distribution=hill_curve, prior=prior, random_state=0)
+model = ParticleMirrorDescent(
+    distribution=hill_curve, prior=prior, random_state=0
+)
 posterior = model.fit(wells, alive).posterior_
 table = pd.DataFrame(posterior.summary(level=0.9)).set_index("name")
-print(table[["mean", "lower", "upper"]].assign(truth=[95.0, 5.0, 1.7, 1.4, 6.0]).round(2))
+print(
+    table[["mean", "lower", "upper"]]
+    .assign(truth=[95.0, 5.0, 1.7, 1.4, 6.0])
+    .round(2)
+)
 
 # %%
 # Any function of the parameters has an interval, too, such as the dose of nine tenths of the
 # effect:
 
-ec90 = posterior.derive(lambda theta: theta["ec50"] * 9 ** (1 / theta["hill"]))
-print("EC90: {:.1f} to {:.1f} µM (90 % interval)".format(*ec90.interval(level=0.9)))
+ec90 = posterior.derive(
+    lambda theta: theta["ec50"] * 9 ** (1 / theta["hill"])
+)
+print(
+    "EC90: {:.1f} to {:.1f} µM (90 % interval)".format(
+        *ec90.interval(level=0.9)
+    )
+)
 
 # %%
 # The picture: bands of 90 % for the curve, and for a new well.
 
 grid = pd.DataFrame({"dose": np.geomspace(0.005, 600.0, 121)})
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for target, alpha, name in (("y", 0.15, "a new well"), ("mean", 0.4, "the curve")):
+for target, alpha, name in (
+    ("y", 0.15, "a new well"),
+    ("mean", 0.4, "the curve"),
+):
     band = model.predict_interval(grid, level=0.9, target=target)
-    ax.fill_between(grid.dose, *band.T, color="C0", alpha=alpha, linewidth=0, label=name)
+    ax.fill_between(
+        grid.dose, *band.T, color="C0", alpha=alpha, linewidth=0, label=name
+    )
 ax.plot(wells.dose, alive, "k.", label="wells")
 low, high = posterior["ec50"].interval(level=0.9)
 ax.axvspan(low, high, color="C1", alpha=0.4, linewidth=0, label="EC50")
-ax.set(xscale="log", xlabel="dose (µM)", ylabel="cells alive (%)", xlim=(0.005, 600))
+ax.set(
+    xscale="log",
+    xlabel="dose (µM)",
+    ylabel="cells alive (%)",
+    xlim=(0.005, 600),
+)
 ax.legend(frameon=False)
 
 # %%
@@ -74,7 +102,11 @@ ax.legend(frameon=False)
 # flat, top or bottom rest on their priors, and the EC50 with them: compare the prior's interval
 # with the posterior's.
 
-print("objections:", posterior.check(), f"effective draws: {posterior.ess:.0f}")
+print(
+    "objections:",
+    posterior.check(),
+    f"effective draws: {posterior.ess:.0f}",
+)
 
 # %%
 # **When to use something else.** Counts of cells that died, of so many, with a line in the log

@@ -28,18 +28,28 @@ sizes = np.geomspace(2, 60, 30).round().astype(int)
 effect = rng.normal(0.0, 0.8, 30)
 school = np.repeat(np.arange(30), sizes)
 hours = rng.uniform(0.0, 10.0, len(school))
-passed = (rng.random(len(school)) < expit(0.4 * hours - 1.5 + effect[school])).astype(float)
-X = pd.DataFrame({"hours": hours, "school": [f"{j}: {sizes[j]} pupils" for j in school]})
+passed = (
+    rng.random(len(school)) < expit(0.4 * hours - 1.5 + effect[school])
+).astype(float)
+X = pd.DataFrame(
+    {"hours": hours, "school": [f"{j}: {sizes[j]} pupils" for j in school]}
+)
 
 # %%
 # ``groups`` gives each school an effect of its own, from a population whose spread is learned:
 # schools of few pupils are drawn to the typical one.
 
-model = BayesianGLMRegressorPMD("binomial", groups=["school"], random_state=0).fit(X, passed)
+model = BayesianGLMRegressorPMD(
+    "binomial", groups=["school"], random_state=0
+).fit(X, passed)
 low, high = model.posterior_["sd[school]"].interval(0.9)
 print(f"sd of schools, in log odds: {low:.2f} to {high:.2f}, and truly 0.8")
 effects = model.group_effects_
-found = pd.DataFrame(effects.summary(0.9)).set_index("group").sort_values("mean")
+found = (
+    pd.DataFrame(effects.summary(0.9))
+    .set_index("group")
+    .sort_values("mean")
+)
 print(found[["mean", "lower", "upper", "p_largest"]].tail(3).round(2))
 
 # %%
@@ -49,22 +59,33 @@ print(found[["mean", "lower", "upper", "p_largest"]].tail(3).round(2))
 names = [f"{j}: {sizes[j]} pupils" for j in range(30)]
 share = pd.Series(passed).groupby(X.school).mean()
 logit = np.log((share + 0.05) / (1.05 - share))
-for what, one in (("effects", found["mean"]), ("shares", logit - logit.mean())):
-    print(f"{what}: root mean square error {np.sqrt(np.mean((one[names] - effect) ** 2)):.2f}")
+for what, one in (
+    ("effects", found["mean"]),
+    ("shares", logit - logit.mean()),
+):
+    print(
+        f"{what}: root mean square error "
+        f"{np.sqrt(np.mean((one[names] - effect) ** 2)):.2f}"
+    )
 
 # %%
 # A school that was not in the fit has an effect from the population, over which predictions
 # average.
 
 new = pd.DataFrame({"hours": [2.0, 5.0, 8.0], "school": "another"})
-print("probability to pass after 2, 5 and 8 hours:", model.predict(new).round(2))
+print(
+    "probability to pass after 2, 5 and 8 hours:",
+    model.predict(new).round(2),
+)
 
 # %%
 # The picture: intervals of small schools are wide, and their means are near the dashed line.
 
 display = GroupEffectsDisplay.from_estimator(model)
 known = [effect[int(name.split(":")[0])] for name in display.names]
-display.ax_.plot(known, range(30), "x", color="#D55E00", label="true effect")
+display.ax_.plot(
+    known, range(30), "x", color="#D55E00", label="true effect"
+)
 _ = display.ax_.legend(loc="lower right", frameon=False)
 
 # %%
@@ -72,7 +93,11 @@ _ = display.ax_.legend(loc="lower right", frameon=False)
 # well pupils of new schools are predicted, and leaving out single pupils, how well those of known
 # ones are:
 
-print("objections:", model.posterior_.check(), f"effective draws: {model.posterior_.ess:.0f}")
+print(
+    "objections:",
+    model.posterior_.check(),
+    f"effective draws: {model.posterior_.ess:.0f}",
+)
 print("new schools  ", loo(model, X, passed, by="school"))
 print("known schools", loo(model, X, passed))
 

@@ -36,27 +36,32 @@ print(f"{is_missing.mean():.0%} of {len(X)} patients have no BMI")
 
 
 def slope(table, y):
-    return BayesianGLMRegressorPMD(random_state=0).fit(table, y).posterior_["b[bmi]"]
+    model = BayesianGLMRegressorPMD(random_state=0).fit(table, y)
+    return model.posterior_["b[bmi]"]
 
 
 known, others = gaps.assign(disease=y), ["age", "bp", "disease"]
 slopes = []
 for seed in range(20):
     weight = rng.exponential(size=np.sum(~is_missing))
-    mixture = GaussianMixturePMD(random_state=0).fit(known[~is_missing], sample_weight=weight)
+    mixture = GaussianMixturePMD(random_state=0).fit(
+        known[~is_missing], sample_weight=weight
+    )
     density = mixture.conditional(others, known.loc[is_missing, others])
     table = gaps.copy()
-    table.loc[is_missing, "bmi"] = density.sample(random_state=seed)[0, :, 0]
+    drawn = density.sample(random_state=seed)[0, :, 0]
+    table.loc[is_missing, "bmi"] = drawn
     slopes.append(slope(table, y).sample(200, random_state=seed))
 
 # %%
 # Two ways are more common. Means in the place of gaps are far too sure and too small, and rows
 # without gaps are those of patients who fare better.
 
+without_gaps = slope(X[~is_missing], y[~is_missing])
 intervals = {
     "gaps drawn 20 times": np.quantile(slopes, [0.05, 0.95]),
     "means in the gaps": slope(gaps.fillna(gaps.mean()), y).interval(0.9),
-    "rows without gaps": slope(X[~is_missing], y[~is_missing]).interval(0.9),
+    "rows without gaps": without_gaps.interval(0.9),
     "all values (not known)": slope(X, y).interval(0.9),
 }
 for name, (low, high) in intervals.items():
@@ -67,9 +72,14 @@ for name, (low, high) in intervals.items():
 
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for place, ends in enumerate(reversed(intervals.values())):
-    ax.plot(ends, [place, place], linewidth=6, color="C0" if place else "0.6")
+    ax.plot(
+        ends, [place, place], linewidth=6, color="C0" if place else "0.6"
+    )
 ax.set_yticks(range(len(intervals)), reversed(intervals))
-ax.set(xlabel="points of the disease's progression for one kg/m² of BMI", ylim=(-0.6, 3.6))
+ax.set(
+    xlabel="points of the disease's progression for one kg/m² of BMI",
+    ylim=(-0.6, 3.6),
+)
 
 # %%
 # **How far to trust it.** Draws of gaps are right where the chance of a gap depends on what is

@@ -31,7 +31,9 @@ def true_yield(celsius):
 
 
 def trial(celsius):
-    return true_yield(celsius) + 0.5 * rng.standard_normal(np.shape(celsius))
+    return true_yield(celsius) + 0.5 * rng.standard_normal(
+        np.shape(celsius)
+    )
 
 
 grid = pd.DataFrame({"celsius": np.arange(100.0, 201.0)})
@@ -51,7 +53,10 @@ for day in range(5, 13):
     there = grid.celsius[improvement.argmax()]
     X.loc[len(X)] = there
     percent = np.append(percent, trial(there))
-    print(f"day {day}: {there:.0f} °C, {percent[-1]:.1f} %, promised {improvement.max():.2f} more")
+    print(
+        f"day {day}: {there:.0f} °C, {percent[-1]:.1f} %, "
+        f"promised {improvement.max():.2f} more"
+    )
 
 # %%
 # Each draw of the function has a highest place of its own, so that the best temperature has a
@@ -61,17 +66,36 @@ gp = SparseGPRegressorPMD(random_state=0).fit(X, percent)
 function = predictions(gp, grid)
 best = grid.celsius.to_numpy()[function.draws.argmax(axis=1)]
 ends = [0.05, 0.95]
-print("best temperature: {:.0f} to {:.0f} °C, truly 172 °C".format(*np.quantile(best, ends)))
+print(
+    "best temperature: {:.0f} to {:.0f} °C, truly 172 °C".format(
+        *np.quantile(best, ends)
+    )
+)
 highest = np.quantile(function.draws.max(axis=1), ends)
-print("yield there: {:.1f} to {:.1f} %".format(*highest), f"truly {true_yield(172.0):.1f} %")
+print(
+    "yield there: {:.1f} to {:.1f} %".format(*highest),
+    f"truly {true_yield(172.0):.1f} %",
+)
 
 # %%
 # The picture: trials by their day, and the band of the function after the last one.
 
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
-ax.fill_between(grid.celsius, *function.interval(0.9).T, alpha=0.3, linewidth=0, label="90 % band")
+ax.fill_between(
+    grid.celsius,
+    *function.interval(0.9).T,
+    alpha=0.3,
+    linewidth=0,
+    label="90 % band",
+)
 ax.plot(grid.celsius, function.mean, label="mean")
-ax.plot(grid.celsius, true_yield(grid.celsius), "k--", linewidth=1, label="truth")
+ax.plot(
+    grid.celsius,
+    true_yield(grid.celsius),
+    "k--",
+    linewidth=1,
+    label="truth",
+)
 ax.plot(X.celsius, percent, "ko", markersize=4, label="trials, by day")
 for day, (x, y) in enumerate(zip(X.celsius, percent, strict=True), start=1):
     ax.annotate(day, (x, y), xytext=(4, 4), textcoords="offset points")

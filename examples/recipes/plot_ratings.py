@@ -22,9 +22,18 @@ from skpmd.effects import avg_comparisons
 
 steps = ["poor", "fair", "good", "excellent"]
 rng = np.random.default_rng(0)
-hotels = pd.DataFrame({"size": rng.uniform(10.0, 30.0, 400), "walk": rng.uniform(1.0, 25.0, 400)})
+hotels = pd.DataFrame(
+    {
+        "size": rng.uniform(10.0, 30.0, 400),
+        "walk": rng.uniform(1.0, 25.0, 400),
+    }
+)
 hotels["price"] = 3.0 * hotels["size"] + rng.normal(40.0, 15.0, 400)
-feeling = 0.15 * (hotels["size"] - 20.0) - 0.08 * (hotels.walk - 13.0) + rng.logistic(size=400)
+feeling = (
+    0.15 * (hotels["size"] - 20.0)
+    - 0.08 * (hotels.walk - 13.0)
+    + rng.logistic(size=400)
+)
 rating = pd.cut(feeling, [-np.inf, -3.0, -1.0, 1.5, np.inf], labels=steps)
 print(rating.value_counts(sort=False).to_dict())
 
@@ -36,21 +45,35 @@ print(rating.value_counts(sort=False).to_dict())
 model = BayesianOrdinalClassifierPMD(random_state=0).fit(hotels, rating)
 for name in hotels:
     low, high = np.exp(model.posterior_[f"b[{name}]"].interval(0.9))
-    print(f"odds of a higher rating, {name:<5} + 1: factor {low:.2f} to {high:.2f}")
+    print(
+        f"odds of a higher rating, {name:<5} + 1: "
+        f"factor {low:.2f} to {high:.2f}"
+    )
 longer = avg_comparisons(model, hotels, {"walk": 10.0})
-for step, (low, high) in zip(steps, 100.0 * longer.interval(0.9), strict=True):
-    print(f"ten minutes more to walk, of 100 guests rate it {step}: {low:+.0f} to {high:+.0f}")
+for step, (low, high) in zip(
+    steps, 100.0 * longer.interval(0.9), strict=True
+):
+    print(
+        f"ten minutes more to walk, of 100 guests rate it {step}: "
+        f"{low:+.0f} to {high:+.0f}"
+    )
 
 # %%
 # The picture: the probability of each rating along one column, with 90 % bands.
 
-rows = pd.DataFrame({"size": 20.0, "walk": np.linspace(1.0, 25.0, 49), "price": 100.0})
+rows = pd.DataFrame(
+    {"size": 20.0, "walk": np.linspace(1.0, 25.0, 49), "price": 100.0}
+)
 probability, interval = model.predict_proba(rows, return_interval=0.9)
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 for k, step in enumerate(model.classes_):
     ax.fill_between(rows.walk, *interval[:, k].T, alpha=0.3, linewidth=0)
     ax.plot(rows.walk, probability[:, k], label=step)
-ax.set(title="A room of 20 m²", xlabel="walk to the station (minutes)", ylabel="probability")
+ax.set(
+    title="A room of 20 m²",
+    xlabel="walk to the station (minutes)",
+    ylabel="probability",
+)
 ax.set(xlim=(1, 25), ylim=(0, 0.75))
 ax.legend(frameon=False, ncols=4, loc="upper center")
 
@@ -59,7 +82,11 @@ ax.legend(frameon=False, ncols=4, loc="upper center")
 # assumption; a :class:`~skpmd.BayesianLogisticRegressionPMD` of the same rows has none, and
 # :func:`skpmd.model_comparison.loo` says which of the two predicts better.
 
-print("objections:", model.posterior_.check(), f"effective draws: {model.posterior_.ess:.0f}")
+print(
+    "objections:",
+    model.posterior_.check(),
+    f"effective draws: {model.posterior_.ess:.0f}",
+)
 
 # %%
 # **When to use something else.** Columns that move some steps only ask for multinomial

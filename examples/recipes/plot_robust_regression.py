@@ -33,8 +33,14 @@ models = {
     for family in ("normal", "student_t")
 }
 for family, model in models.items():
-    slope, sigma = (model.posterior_[name].interval(0.9) for name in ("b[celsius]", "sigma"))
-    print(f"{family:9} slope {slope.round(2)} volts a degree, sigma {sigma.round(2)} volts")
+    slope, sigma = (
+        model.posterior_[name].interval(0.9)
+        for name in ("b[celsius]", "sigma")
+    )
+    print(
+        f"{family:9} slope {slope.round(2)} volts a degree, "
+        f"sigma {sigma.round(2)} volts"
+    )
 
 # %%
 # Under normal errors the slope of 0.5 is outside of its interval. Was Student's family needed?
@@ -42,7 +48,8 @@ for family, model in models.items():
 # that are least probable, given all others:
 
 scores = {family: loo(model, X, volts) for family, model in models.items()}
-print(pd.DataFrame(compare(scores)).set_index("name")[["elpd", "difference", "difference_se"]])
+table = pd.DataFrame(compare(scores)).set_index("name")
+print(table[["elpd", "difference", "difference_se"]])
 odd = np.sort(np.argsort(scores["student_t"].pointwise)[:6])
 print("the six most surprising readings:", odd)
 
@@ -51,13 +58,30 @@ print("the six most surprising readings:", odd)
 
 grid = pd.DataFrame({"celsius": np.linspace(0.0, 10.0, 101)})
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for colour, (family, model) in zip(("C1", "C0"), models.items(), strict=True):
+for colour, (family, model) in zip(
+    ("C1", "C0"), models.items(), strict=True
+):
     band = model.predict_interval(grid, level=0.9, target="mean")
-    ax.fill_between(grid.celsius, *band.T, color=colour, alpha=0.35, linewidth=0)
-    ax.plot(grid.celsius, model.predict(grid), color=colour, label=f"{family} errors")
+    ax.fill_between(
+        grid.celsius, *band.T, color=colour, alpha=0.35, linewidth=0
+    )
+    ax.plot(
+        grid.celsius,
+        model.predict(grid),
+        color=colour,
+        label=f"{family} errors",
+    )
 ax.plot(grid.celsius, 2.0 + 0.5 * grid.celsius, "k--", label="truth")
 ax.plot(X.celsius, volts, "k.", markersize=8, alpha=0.6)
-ax.plot(X.celsius[odd], volts[odd], "o", color="C3", mfc="none", markersize=12, label="odd ones")
+ax.plot(
+    X.celsius[odd],
+    volts[odd],
+    "o",
+    color="C3",
+    mfc="none",
+    markersize=12,
+    label="odd ones",
+)
 ax.set(xlabel="temperature (°C)", ylabel="reading (V)", xlim=(0, 10))
 ax.legend(frameon=False)
 
@@ -67,7 +91,11 @@ ax.legend(frameon=False)
 # ``random_state``.
 
 posterior = models["student_t"].posterior_
-print("objections:", posterior.check(), f"effective draws: {posterior.ess:.0f}")
+print(
+    "objections:",
+    posterior.check(),
+    f"effective draws: {posterior.ess:.0f}",
+)
 
 # %%
 # **When to use something else.** Outliers in columns of ``X`` are not made harmless by this. A

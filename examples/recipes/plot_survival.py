@@ -36,12 +36,18 @@ print(pumps.groupby("make").failed.agg(["size", "sum"]))
 # longer: that is all that censoring asks for.
 
 of_scale = stats.lognorm(1, scale=5)
-prior = {"shape": stats.lognorm(0.7), "scale_A": of_scale, "scale_B": of_scale}
+prior = {
+    "shape": stats.lognorm(0.7),
+    "scale_A": of_scale,
+    "scale_B": of_scale,
+}
 
 
 def lifetime(theta, X):
     shape, scale_a, scale_b = (theta[name][:, None] for name in prior)
-    return stats.weibull_min(shape, scale=np.where(X["make"] == "A", scale_a, scale_b))
+    return stats.weibull_min(
+        shape, scale=np.where(X["make"] == "A", scale_a, scale_b)
+    )
 
 
 def log_likelihood(theta, X, y):
@@ -50,34 +56,75 @@ def log_likelihood(theta, X, y):
 
 
 model = ParticleMirrorDescent(
-    distribution=lifetime, log_likelihood_pointwise=log_likelihood, prior=prior, random_state=0
+    distribution=lifetime,
+    log_likelihood_pointwise=log_likelihood,
+    prior=prior,
+    random_state=0,
 ).fit(pumps, years)
 posterior = model.posterior_
 table = pd.DataFrame(posterior.summary(level=0.9)).set_index("name")
-print(table[["mean", "lower", "upper"]].assign(truth=[1.8, 4.5, 7.0]).round(2))
+print(
+    table[["mean", "lower", "upper"]].assign(truth=[1.8, 4.5, 7.0]).round(2)
+)
 
 # %%
 # Answers are functions of the parameters. That the shape is above 1 means that old pumps fail
 # more often.
 
-longer = posterior.derive(lambda theta: theta["scale_B"] / theta["scale_A"]).interval(level=0.9)
-print("pumps of make B last {:.1f} to {:.1f} times as long (90 % interval)".format(*longer))
+longer = posterior.derive(
+    lambda theta: theta["scale_B"] / theta["scale_A"]
+).interval(level=0.9)
+low, high = longer
+print(
+    f"pumps of make B last {low:.1f} to {high:.1f} times as long "
+    "(90 % interval)"
+)
 rising = posterior.expectation(lambda theta: theta["shape"] > 1.0)
 print(f"the hazard rises with age with a probability of {rising:.3f}")
 
 # %%
 # The picture: the share of pumps that still run, with 90 % bands, and the truth (dashed).
 
-grid = pd.DataFrame({"make": np.repeat(["A", "B"], 101), "years": [*np.linspace(0, 10, 101)] * 2})
+grid = pd.DataFrame(
+    {
+        "make": np.repeat(["A", "B"], 101),
+        "years": [*np.linspace(0, 10, 101)] * 2,
+    }
+)
 runs = posterior.derive(lambda theta: lifetime(theta, grid).sf(grid.years))
-grid = grid.assign(mean=runs.mean(), low=runs.interval(0.9)[:, 0], high=runs.interval(0.9)[:, 1])
+grid = grid.assign(
+    mean=runs.mean(),
+    low=runs.interval(0.9)[:, 0],
+    high=runs.interval(0.9)[:, 1],
+)
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for (make, of_make), colour, scale in zip(grid.groupby("make"), "br", (4.5, 7.0), strict=True):
-    ax.fill_between("years", "low", "high", data=of_make, color=colour, alpha=0.2, linewidth=0)
-    ax.plot("years", "mean", data=of_make, color=colour, label=f"make {make}")
-    ax.plot(of_make.years, stats.weibull_min.sf(of_make.years, 1.8, scale=scale), f"{colour}--")
+for (make, of_make), colour, scale in zip(
+    grid.groupby("make"), "br", (4.5, 7.0), strict=True
+):
+    ax.fill_between(
+        "years",
+        "low",
+        "high",
+        data=of_make,
+        color=colour,
+        alpha=0.2,
+        linewidth=0,
+    )
+    ax.plot(
+        "years", "mean", data=of_make, color=colour, label=f"make {make}"
+    )
+    ax.plot(
+        of_make.years,
+        stats.weibull_min.sf(of_make.years, 1.8, scale=scale),
+        f"{colour}--",
+    )
 ax.axvline(6.0, color="0.7", linewidth=1, label="oldest pump")
-ax.set(xlabel="age (years)", ylabel="share that still runs", xlim=(0, 10), ylim=(0, 1))
+ax.set(
+    xlabel="age (years)",
+    ylabel="share that still runs",
+    xlim=(0, 10),
+    ylim=(0, 1),
+)
 ax.legend(frameon=False)
 
 # %%
@@ -85,7 +132,11 @@ ax.legend(frameon=False)
 # Weibull distribution decides, which no diagnostic can judge. Pumps must not have been taken away
 # because they were about to fail.
 
-print("objections:", posterior.check(), f"effective draws: {posterior.ess:.0f}")
+print(
+    "objections:",
+    posterior.check(),
+    f"effective draws: {posterior.ess:.0f}",
+)
 
 # %%
 # **When to use something else.** Without a form of the hazard there are Kaplan-Meier curves and

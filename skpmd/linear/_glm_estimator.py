@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import StrOptions
 
+from skpmd._base.estimator import result
 from skpmd._base.options import posterior_of_prior
 from skpmd._base.validation import checked_weights, fit_context
 from skpmd._rows.opening import in_parts
@@ -156,6 +157,8 @@ default="normal"
         Posterior medians of the dispersion's coordinates, by their names. A shape or precision
         whose prior reaches the limit of no dispersion need not have a mean: there
         ``posterior_.mean()`` is that of the draws, and says little. Quantiles always exist.
+    link_ : str
+        The link that the mean has, which ``link="auto"`` leaves to the family.
     posterior_ : Posterior
         Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
         the columns' means) and those of the dispersion.
@@ -387,6 +390,11 @@ default="normal"
         if self.trials is not None and self.family != "binomial":
             raise ValueError(f"trials={self.trials!r} is for family='binomial'; set it to None.")
         return kind(self.link, self.dispersion_prior_scale)
+
+    @result
+    def link_(self) -> str:
+        """The link that the mean has, which ``link="auto"`` leaves to the family."""
+        return self._family().link
 
     def _response_of_prior(self, family):
         """What y was where the prior, an earlier posterior, was found."""

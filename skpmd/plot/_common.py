@@ -24,6 +24,11 @@ _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they 
 _ELLIPSIS = "…"
 _ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
 _MANY = 2000  # So many points are one image in files of vectors.
+# What a linear predictor is by its link, and e to the power of a difference of two.
+KINDS = {"identity": ("units of y", "exp(units of y)"),
+         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
+         "softmax": ("log odds against the first class", "odds ratio against the first class"),
+         }  # fmt: skip
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
 _TEXTS = {
@@ -95,6 +100,8 @@ class Display:
             {"color": color, **(line_kw or {})},
             9.0,
         )
+        if null == 1.0 and self.outer.min() > 0.0:  # Ratios.
+            log_axis(self.ax_)
         inner, outer = (percent(level) for level in self.levels)
         self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
         if title := sentence_of_hidden(n, *of_all):
@@ -238,6 +245,20 @@ def _number(axis, value, _=None):
         return f"{value:g}" if not length > 0.0 else "0"
     digits = int(np.clip(np.ceil(np.log10(size / length)) + 2, 3, 15))
     return f"{value:.{digits}g}".replace("-", "\N{MINUS SIGN}")
+
+
+def log_axis(ax):
+    """A logarithmic axis with plain numbers, which are powers of ten where it is long."""
+    ticker = matplotlib("ticker")
+    ax.set_xscale("log")
+    (low, high), axis = ax.get_xlim(), ax.xaxis
+    if high < 10.0 * low:
+        axis.set_major_locator(ticker.MaxNLocator(6, steps=(1, 2, 5, 10)))
+    else:
+        is_long = high > 1e4 * low
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:.6g}"))
 
 
 def room_for(ax, n_rows):

@@ -32,7 +32,7 @@ class EffectsDisplay(Display):
     quantity : str, default="effect"
         What the points are means of, for the label of the axis.
     null : float, default=0.0
-        No effect, at a dashed line.
+        No effect, at a dashed line. Where it is 1, as of ratios, the axis is logarithmic.
     n_effects : int, default=None
         Number of estimates, of which k are shown; default k.
 

@@ -11,14 +11,12 @@ from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike, Estimator
 from skpmd.plot._common import (
     BLUE,
+    KINDS,
     Display,
     check_levels,
     matplotlib,
 )
 from skpmd.wrappers import inside
-
-_KINDS = {"identity": "units of y", "log": "log of the mean", "logit": "log odds",
-          "softmax": "log odds against the first class"}  # fmt: skip
 
 
 class GroupEffectsDisplay(Display):
@@ -124,7 +122,7 @@ class GroupEffectsDisplay(Display):
         order, G = np.argsort(-effects.mean[:, j], kind="stable"), len(effects.labels)
         if G > max_rows:
             order = np.delete(order, np.arange((max_rows + 1) // 2, G - max_rows // 2))
-        unit = _KINDS.get(effects.link, f"linear predictor ({effects.link})")
+        unit = KINDS.get(effects.link, (f"linear predictor ({effects.link})",))[0]
         unit += f" per unit of {effects.names[j]}" * (j > 0 and effects.link != "softmax")
         display = cls(
             names=[str(effects.labels[i]) for i in order],

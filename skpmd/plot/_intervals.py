@@ -12,19 +12,23 @@ from skpmd._typing import Array, AxesLike, GaussianPosterior
 from skpmd.plot._common import (
     BLUE,
     GREY,
+    KINDS,
     PosteriorDisplay,
     check_levels,
     check_option,
     check_posterior,
     coordinates,
     draw_rows,
+    log_axis,
     matplotlib,
     one_axes,
     percent,
     sentence_of_hidden,
     short_names,
     with_defaults,
+    wrapped,
 )
+from skpmd.plot._tables import scaling_of
 from skpmd.posterior import Posterior
 from skpmd.wrappers import inside
 
@@ -54,12 +58,12 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         Statistic that the points show.
     n_coordinates : int, default=None
         Number of coordinates that were selected, of which k are shown; default k.
-    positive_class : str, default=None
-        Class whose log odds the coordinates add to, for the label of the axis.
+    quantity : tuple of (str, str), default=None
+        What the coordinates are, and what e to their power is, for the label of the axis.
 
     Attributes
     ----------
-    names, center, inner, outer, levels, statistic, n_coordinates, positive_class
+    names, center, inner, outer, levels, statistic, n_coordinates, quantity
         As given.
     <figure>
     points_ : matplotlib Line2D
@@ -87,27 +91,31 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
     def __init__(
         self, *, names: Sequence[str], center: Array, inner: Array, outer: Array,
         levels: tuple[float, float] = (0.5, 0.9), statistic: Literal["mean", "median"] = "mean",
-        n_coordinates: int | None = None, positive_class: str | None = None,
+        n_coordinates: int | None = None, quantity: tuple[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.names = list(names)
         self.center, self.inner, self.outer = center, inner, outer
         self.levels, self.statistic = levels, statistic
         self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
-        self.positive_class = positive_class
+        self.quantity = quantity
 
     @staticmethod
     def _known_of(estimator):
-        """The class that coefficients of two classes add to the log odds of."""
+        """What coefficients of a linear model are, and e to their power."""
         found = inside(estimator)
-        is_of_two = hasattr(found, "coef_") and len(found.classes_) == 2
-        return {"positive_class": str(found.classes_[1])} if is_of_two else {}
+        if not hasattr(found, "coef_"):
+            return {}
+        scaling = scaling_of(estimator)
+        column = "transformed column" if scaling is None else "scaled column"
+        column = "column" if scaling is not None and (scaling[1] == 1.0).all() else column
+        return {"quantity": tuple(f"{one} per unit of the {column}" for one in _kinds(found))}
 
     @classmethod
     def from_posterior(
         cls, posterior: Posterior | GaussianPosterior, *, names: str | Sequence[str] | None = None,
         sort: Literal["center", "magnitude", "distance"] | None = None, max_rows: int = 40,
         statistic: Literal["mean", "median"] = "mean", levels: tuple[float, float] = (0.5, 0.9),
-        positive_class: str | None = None, ax: AxesLike | None = None, **plot_options: Any,
+        quantity: tuple[str, str] | None = None, ax: AxesLike | None = None, **plot_options: Any,
     ) -> Self:  # fmt: skip
         """Draw the intervals of a posterior.
 
@@ -116,7 +124,8 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         posterior : Posterior or GaussianPosterior
             Posterior to draw.
         names : str or sequence of str, default=None
-            Names of the coordinates to draw, in this order; by default all.
+            Names of the coordinates to draw, in this order; by default all, and of linear models
+            with ``ratios=True`` the coefficients.
         sort : {None, "center", "magnitude", "distance"}, default=None
             Sort with the largest first, by the points, by their absolute values, or by the absolute
             posterior means divided by posterior standard deviations. None does not change the
@@ -127,9 +136,10 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
             Statistic that the points show.
         levels : tuple of two float, default=(0.5, 0.9)
             Posterior probabilities of the thick and of the thin interval.
-        positive_class : str, default=None
-            Class whose log odds the coordinates add to, for the label of the axis; `from_estimator`
-            takes it from a logistic regression with two classes.
+        quantity : tuple of (str, str), default=None
+            What the coordinates are, and what e to their power is, for the label of the axis, such
+            as ``("log odds of yes", "odds ratio of yes")``. `from_estimator` takes it from the
+            link of a linear model.
         <drawing>
 
         Raises
@@ -143,6 +153,8 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         check_posterior(posterior)
         check_option("sort", sort, _SORTS), check_option("statistic", statistic, ("mean", "median"))
         levels, max_rows = check_levels(levels), check_count("max_rows", max_rows)
+        if names is None and plot_options.get("ratios"):
+            names = _coefficients(posterior)
         places = coordinates(posterior, names)
         center = posterior.mean() if statistic == "mean" else posterior.quantile(0.5)
         center = np.asarray(center)
@@ -155,7 +167,7 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
             levels=levels,
             statistic=statistic,
             n_coordinates=len(places),
-            positive_class=positive_class,
+            quantity=quantity,
         )
         return display.plot(ax=ax, **plot_options)
 
@@ -175,9 +187,10 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         ----------
         <ax>
         ratios : bool, default=False
-            Draw e to the power of all values, on a logarithmic axis: of coefficients of a logistic
-            regression these are odds ratios, for one more unit of the column. Ends of intervals are
-            then those of the ratio, and points e to the power of the statistic.
+            Draw e to the power of all values, on a logarithmic axis: for one more unit of the
+            column, coefficients of a logit link are then odds ratios, and those of a log link rate
+            ratios. Ends of intervals are those of the ratio, and points e to the power of the
+            statistic.
         null_value : float or None, default=0.0
             Coordinate at a dashed line, which is not drawn if it is too far from the intervals; 0
             is a ratio of 1.
@@ -201,36 +214,20 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
             10.0,
         )
         inner, outer = (percent(level) for level in self.levels)
-        self.ax_.set_xlabel(f"{self._quantity(ratios)}\n{inner} and {outer} intervals")
+        what, of = (
+            f"posterior {self.statistic}",
+            ("", "") if self.quantity is None else self.quantity,
+        )
         if ratios:
-            self._scale_ratios()
+            what = f"exp({what})"
+        lines = [wrapped(of[ratios], 60), f"{what}, {inner} and {outer} intervals"]
+        self.ax_.set_xlabel("\n".join(line for line in lines if line))
+        if ratios:
+            log_axis(self.ax_)
         title = sentence_of_hidden(n, self.n_coordinates, "coordinates")
         if title:
             self.ax_.set_title(title, fontsize="medium")
         return self
-
-    def _quantity(self, ratios):
-        """What the points are."""
-        what, of = f"posterior {self.statistic}", self.positive_class
-        if ratios:
-            what = f"exp({what})"
-        if of is None:
-            return what
-        (of,) = short_names([of])
-        return f"odds ratio of {of}: {what}" if ratios else f"log odds of {of}: {what}"
-
-    def _scale_ratios(self):
-        """A logarithmic axis with plain numbers, which are powers of ten where it is long."""
-        ticker = matplotlib("ticker")
-        self.ax_.set_xscale("log")
-        (low, high), axis = self.ax_.get_xlim(), self.ax_.xaxis
-        if high < 10.0 * low:
-            axis.set_major_locator(ticker.MaxNLocator(6))
-        else:
-            is_long = high > 1e4 * low
-            axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0)))
-        axis.set_minor_locator(ticker.NullLocator())
-        axis.set_major_formatter(ticker.StrMethodFormatter("{x:.6g}"))
 
     def _draw_null(self, value, drawn):
         """The line of a null value, or None where it would press the intervals together."""
@@ -242,6 +239,27 @@ class PosteriorIntervalDisplay(PosteriorDisplay):
         return self.ax_.axvline(
             float(drawn(value)), color=GREY, linewidth=1.0, linestyle="--", zorder=0
         )
+
+
+def _kinds(model):
+    """What coefficients of a linear model are, and e to their power."""
+    if hasattr(model, "cutpoints_"):
+        return "log odds of higher classes", "odds ratio of higher classes"
+    if hasattr(model, "classes_"):
+        if len(model.classes_) > 2:
+            return "coefficient", "exp(coefficient)"
+        (of,) = short_names(model.classes_[1:])
+        return f"log odds of {of}", f"odds ratio of {of}"
+    if getattr(model, "exposure", None) is not None:
+        return "log of the rate", "rate ratio"
+    return KINDS.get(model.link_, (f"linear predictor ({model.link_})", "ratio"))
+
+
+def _coefficients(posterior):
+    """Names of a linear model's coefficients, without its intercepts; None of other posteriors."""
+    variables = getattr(posterior, "variables", None) or {}
+    places = [variables[one].columns for one in ("coef", "b") if one in variables]
+    return [posterior.names[j] for one in places for j in np.sort(one, axis=None)] or None
 
 
 def _ratio(values):

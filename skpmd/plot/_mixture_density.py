@@ -29,9 +29,9 @@ from skpmd.plot._common import (
     region_patches,
     short_names,
 )
-from skpmd.plot._tables import dense, named
+from skpmd.plot._tables import dense, named, scaling_of
 from skpmd.posterior import Posterior
-from skpmd.wrappers import innermost, inside
+from skpmd.wrappers import column_names, innermost, inside
 
 _REGIONS = (0.5, 0.9)
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
@@ -117,8 +117,9 @@ class MixtureDensityDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            The mixture, or a pipeline or the like around it. The density is that of the columns of
-            the mixture, which may be scaled.
+            The mixture, or a pipeline or the like around it. The density is that of the columns
+            that the pipeline was given, if its steps only shift and scale them, and else that of
+            the columns of the mixture.
         X : array-like of shape (n_samples, n_features), default=None
             Rows to draw, as the outermost estimator takes them.
         column : int or str, default=None
@@ -150,21 +151,29 @@ class MixtureDensityDisplay(Display):
         n_columns = mixture.n_features_in_
         if column is None and n_columns > 2:
             raise ValueError(f"column must be given: there are {n_columns} columns.")
-        names = [f"column {j}" for j in range(n_columns)]
-        names = list(getattr(mixture, "feature_names_in_", names))
+        names = column_names(estimator)
+        names = [f"column {j}" for j in range(n_columns)] if names is None else list(names)
+        given = np.zeros(n_columns), np.ones(n_columns)
+        shift, factor = scaling_of(estimator) or given
+        if rows is not None:
+            rows = shift + factor * rows
         options = {"level": level, "levels": check_levels(levels), "bins": bins}
         if rows is not None and sample_weight is not None:
             options["sample_weight"] = checked_weights(sample_weight, rows)
         if column is None and n_columns == 2:
             n = check_count("n_points", 120 if n_points is None else n_points, 2)
-            display = cls(**_plane(mixture, rows, n), data=rows, names=names, **options)
+            found = _plane(mixture, rows, n, shift, factor)
+            display = cls(**found, data=rows, names=names, **options)
         else:
-            if isinstance(column, str):
-                j = int(mixture._places(column)[0])
+            if isinstance(column, str) and column in names:
+                j = names.index(column)
+            elif isinstance(column, str):
+                raise ValueError(f"column is {column!r}, which is none of {names}.")
             else:
                 j = check_count("column", 0 if column is None else column, -n_columns)
             n = check_count("n_points", 400 if n_points is None else n_points, 2)
-            own = marginal_of(mixture.posterior_, j)
+            weights, means, stds = marginal_of(mixture.posterior_, j)
+            own = weights, shift[j] + factor[j] * means, factor[j] * stds
             data = None if rows is None else rows[:, j]
             found = _line(own, mixture.posterior_, data, n, level)
             display = cls(**found, data=data, names=[names[j]], **options)
@@ -267,15 +276,16 @@ def _line(mixtures, posterior, data, n, level):
     }
 
 
-def _plane(mixture, rows, n):
-    """Predictive density on a grid of two columns."""
+def _plane(mixture, rows, n, shift, factor):
+    """Predictive density on a grid of two columns, at ``shift + factor`` times the mixture's."""
     posterior, axes = mixture.posterior_, []
     for j in range(2):
         data = None if rows is None else rows[:, j]
-        axes.append(_places(*reach(marginal_of(posterior, j), posterior.weights), data, n))
+        ends = np.array(reach(marginal_of(posterior, j), posterior.weights))
+        axes.append(_places(*(shift[j] + factor[j] * ends), data, n))
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-    points = named(points, getattr(mixture, "feature_names_in_", None))
-    density = np.exp(mixture.score_samples(points)).reshape(n, n)
+    points = named((points - shift) / factor, getattr(mixture, "feature_names_in_", None))
+    density = np.exp(mixture.score_samples(points)).reshape(n, n) / factor.prod()
     return {"x": axes[0], "y": axes[1], "density": density}
 
 

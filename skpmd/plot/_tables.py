@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from skpmd._base.utils import as_floats
+from skpmd.wrappers import innermost, inside, outward
 
 _FURTHER = 0.05  # Places go beyond the rows by so much of their range.
 
@@ -52,6 +53,24 @@ def named(rows, names):
     except ImportError:  # Of another library's frames only scikit-learn's warning is left.
         return rows
     return DataFrame(rows, columns=names)
+
+
+def scaling_of(estimator):
+    """Shifts and factors (p,) that take columns of the innermost estimator to those it was given.
+
+    None where the steps of a pipeline do more to a column than shift and scale it.
+    """
+    p = inside(estimator).n_features_in_
+    rows = np.vstack([np.zeros(p), np.eye(p), np.full(p, 2.0)])
+    try:
+        found = np.asarray(outward(estimator, rows), dtype=np.float64)
+        again = innermost(estimator, named(found, getattr(estimator, "feature_names_in_", None)))[1]
+    except (AttributeError, TypeError, ValueError):  # Of a step that has no way back.
+        return None
+    shift, factor = found[0], np.diag(found[1:-1] - found[0])
+    is_linear = np.allclose(found, shift + rows * factor, rtol=1e-9) and (factor > 0.0).all()
+    is_inverse = np.allclose(dense("X", again), rows, rtol=1e-6, atol=1e-6)
+    return (shift, factor) if is_linear and is_inverse else None
 
 
 def target_name_of(y):

@@ -1,4 +1,7 @@
-"""The gamma distribution once more, as a family that is added: variance mu^2 / shape, log link."""
+"""The gamma distribution once more, as a family that is added.
+
+The variance is mu^2 / shape, and the link is the logarithm.
+"""
 
 import math
 
@@ -10,7 +13,9 @@ from skpmd.linear._family import Family
 
 
 @njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-def add_another_gamma(table, y, size, weight, phi, link, total, by_phi, curvature, order):
+def add_another_gamma(
+    table, y, size, weight, phi, link, total, by_phi, curvature, order
+):  # fmt: skip
     """Gamma, phi = (shape,), log link: -shape (z + y e^-z)."""
     for i in range(table.shape[0]):
         shape, value = phi[i, 0], 0.0
@@ -28,27 +33,34 @@ def add_another_gamma(table, y, size, weight, phi, link, total, by_phi, curvatur
 
 
 class AnotherGamma(Family):
-    """What rows are given their linear predictors, and a new y of means p.mu, rows by particles."""
+    """Rows given their linear predictors, and a new y of means p.mu.
 
-    name, links, kernel = "another_gamma", ("log",), staticmethod(add_another_gamma)
+    What is of a new y has one row for each of data, one column a particle.
+    """
+
+    name, links = "another_gamma", ("log",)
+    kernel = staticmethod(add_another_gamma)
     kind, dispersion, of_what = "positive", ("shape",), "numbers above 0"
 
     def admits(self, y, size):
         return (y > 0.0) & np.isfinite(y)
 
     def rest(self, phi, y, size, weight):
-        of_shape = phi[:, 0] * np.log(phi[:, 0]) - gammaln(phi[:, 0])
-        return weight.sum() * of_shape + (phi[:, 0] - 1.0) * (weight @ np.log(y))
+        shape, log_y = phi[:, 0], weight @ np.log(y)
+        constant = shape * np.log(shape) - gammaln(shape)
+        return weight.sum() * constant + (shape - 1.0) * log_y
 
     def rest_by_phi(self, phi, y, size, weight):
-        return weight.sum() * (np.log(phi) + 1.0 - psi(phi)) + weight @ np.log(y)
+        slope = np.log(phi) + 1.0 - psi(phi)
+        return weight.sum() * slope + weight @ np.log(y)
 
     def variance(self, p):
         return p.mu**2 / p.dispersion[0]
 
     def log_density(self, y, p):
         shape, rate = p.dispersion[0], p.dispersion[0] / p.mu
-        return shape * np.log(rate) - gammaln(shape) + xlogy(shape - 1.0, y) - y * rate
+        constant = shape * np.log(rate) - gammaln(shape)
+        return constant + xlogy(shape - 1.0, y) - y * rate
 
     def below(self, y, p):
         return gammainc(p.dispersion[0], y * p.dispersion[0] / p.mu)
@@ -56,9 +68,11 @@ class AnotherGamma(Family):
     def above(self, y, p):
         return gammaincc(p.dispersion[0], y * p.dispersion[0] / p.mu)
 
-    def score(self, y, p):  # About the probit of `below` (Wilson and Hilferty 1931).
+    def score(self, y, p):
+        # About the probit of `below` (Wilson and Hilferty 1931).
         shape = p.dispersion[0]
-        return 3.0 * np.sqrt(shape) * (np.cbrt(y / p.mu) - 1.0 + 1.0 / (9.0 * shape))
+        mean = 1.0 - 1.0 / (9.0 * shape)
+        return 3.0 * np.sqrt(shape) * (np.cbrt(y / p.mu) - mean)
 
     def draw(self, p, rng):
         return rng.gamma(p.dispersion[0], p.mu / p.dispersion[0])

@@ -18,7 +18,9 @@ def test_estimates_are_drawn_in_their_order():
         np.testing.assert_array_equal(drawn(lines)[0], effects.interval(level)[:4])
     assert list(display.null_line_.get_xdata()) == [1.0, 1.0]
     assert display.ax_.get_title() == "4 of 6 estimates: 2 are not shown"
-    assert display.ax_.get_xlabel().startswith("ratio\nposterior mean, 50 % and 80 %")
+    assert display.ax_.get_xscale() == "log"  # Of ratios.
+    label = display.ax_.get_xlabel()
+    assert label.startswith("ratio of probabilities\nposterior mean, 50 % and 80 % intervals")
 
 
 def test_what_is_no_effect_is_refused():

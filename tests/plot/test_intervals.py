@@ -6,7 +6,12 @@ from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skpmd import BayesianLogisticRegressionPMD, GaussianPosterior, Posterior
+from skpmd import (
+    BayesianGLMRegressorPMD,
+    BayesianLogisticRegressionPMD,
+    GaussianPosterior,
+    Posterior,
+)
 from skpmd.plot import PosteriorIntervalDisplay
 
 NAMES = ["a", "b", "c", "d"]
@@ -94,7 +99,7 @@ def test_ratios_are_powers_of_e_on_a_logarithmic_axis():
     np.testing.assert_allclose(drawn(display.outer_lines_)[0], expected, rtol=1e-12)
     np.testing.assert_allclose(display.points_.get_xdata(), np.exp(LOC), rtol=1e-12)
     assert display.ax_.get_xscale() == "log" and display.null_line_.get_xdata()[0] == 1.0
-    assert display.ax_.get_xlabel().startswith("exp(posterior median)\n")
+    assert display.ax_.get_xlabel().startswith("exp(posterior median), ")
     display.plot(null_value=1.0, ratios=True)
     assert display.null_line_.get_xdata()[0] == pytest.approx(np.e)
     np.testing.assert_array_equal(display.center, LOC)  # They are not changed.
@@ -119,13 +124,37 @@ def test_the_axis_names_the_class_and_rows_the_columns():
     model = make_pipeline(*steps).fit(X, y)
     display = PosteriorIntervalDisplay.from_estimator(model)
     assert display.names == ["months", "fee", "intercept"]
-    assert display.ax_.get_xlabel().startswith("log odds of stays: posterior mean\n")
+    label = display.ax_.get_xlabel()
+    assert label.startswith("log odds of stays per unit of the scaled column\nposterior mean, ")
     label = display.plot(ratios=True).ax_.get_xlabel()
-    assert label.startswith("odds ratio of stays: exp(posterior mean)\n")
+    assert label.startswith("odds ratio of stays per unit of the scaled column\nexp(posterior ")
+    own = PosteriorIntervalDisplay.from_estimator(model[-1], ratios=True)
+    assert own.ax_.get_xlabel().startswith("odds ratio of stays per unit of the column\n")
+    assert own.names == ["x0", "x1"] and own.n_coordinates == 2  # Without the intercept.
     three = make_pipeline(*steps).fit(X, np.where(X["months"] > 1.0, "new", y))
     display = PosteriorIntervalDisplay.from_estimator(three)
-    assert display.ax_.get_xlabel().startswith("posterior mean\n")
+    assert display.ax_.get_xlabel().startswith("coefficient per unit of the scaled column\n")
     assert display.names[:2] == ["months[leaves]", "fee[leaves]"]
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"family": "poisson", "exposure": "years"}, "rate ratio per unit of the column\n"),
+        ({"family": "poisson"}, "ratio of means per unit of the column\n"),
+        ({"family": "binomial"}, "odds ratio per unit of the column\n"),
+        ({}, "exp(units of y) per unit of the column\n"),
+    ],
+)
+def test_the_axis_names_the_ratio_of_a_link(options, expected):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(6)
+    X = pandas.DataFrame(rng.uniform(0.5, 1.5, (60, 2)), columns=["age", "years"])
+    model = BayesianGLMRegressorPMD(**options, n_particles=200, random_state=0)
+    model.fit(X, rng.integers(2, size=60))
+    display = PosteriorIntervalDisplay.from_estimator(model, ratios=True)
+    assert display.ax_.get_xlabel().startswith(expected)
+    assert display.names == ["b[age]", "b[years]"][: 1 if "exposure" in options else 2]
 
 
 def test_a_point_estimate_has_points_only():

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from matplotlib.path import Path
 from scipy.stats import norm
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD, GaussianMixturePMD
 from skpmd.plot import MixtureDensityDisplay
@@ -113,9 +115,30 @@ def test_names_and_pipelines():
     np.testing.assert_array_equal(named.density, placed.density)
     with pytest.raises(ValueError, match="'weight', which is none of .'speed', 'mass'."):
         MixtureDensityDisplay.from_estimator(mixture, column="weight")
-    model = make_pipeline(StandardScaler(), mixture).fit(PLANE)
+
+
+@pytest.mark.parametrize("column", [None, "mass"])
+def test_a_pipeline_that_scales_is_drawn_in_the_units_of_its_columns(column):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(PLANE, columns=["speed", "mass"])
+    model = make_pipeline(StandardScaler(), GaussianMixturePMD(2, n_particles=2, random_state=0))
+    search = GridSearchCV(model.fit(frame), {"gaussianmixturepmd__n_components": [2]}, cv=2)
+    display = MixtureDensityDisplay.from_estimator(
+        search.fit(frame), frame, column=column, n_points=200
+    )
+    assert display.names == (["speed", "mass"] if column is None else ["mass"])
+    np.testing.assert_allclose(display.data, frame.to_numpy() if column is None else PLANE[:, 1])
+    mass = np.trapezoid(display.density, display.x, axis=0)
+    mass = mass if column else np.trapezoid(mass, display.y)
+    assert mass == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("step", [PCA(), FunctionTransformer(np.cbrt)])
+def test_a_pipeline_that_does_more_is_drawn_in_the_columns_of_the_mixture(step):
+    mixture = GaussianMixturePMD(2, n_particles=2, random_state=0)
+    model = make_pipeline(step, mixture).fit(PLANE)
     display = MixtureDensityDisplay.from_estimator(model, PLANE, n_points=20)
-    np.testing.assert_allclose(display.data, StandardScaler().fit_transform(PLANE))
+    np.testing.assert_allclose(display.data, model[0].transform(PLANE))
 
 
 def test_bad_arguments_are_refused(of_line, of_plane):
