@@ -132,6 +132,10 @@ class Effects:
     quantity: str
     null: float = 0.0
 
+    def __repr__(self):
+        m, n = self.draws.shape
+        return f"Effects({self.quantity}: {n} estimates, {m} draws; see summary())"
+
     @property
     def names(self) -> list[str]:
         """A name of each estimate: what was changed, and what else tells it from others."""

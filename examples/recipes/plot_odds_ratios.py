@@ -39,7 +39,9 @@ print(
 
 # %%
 # An odds ratio of logistic regression is the same for all patients, so that one row is enough.
-# Columns of yes and no are compared at yes, and the age is raised by ten years.
+# Columns of yes and no are compared at yes, and the age is raised by ten years. The odds are
+# those of the second class in the order of the alphabet, here of "yes", which the table calls the
+# group: with "ill" and "well" they would be those of being well.
 
 model = BayesianLogisticRegressionPMD(random_state=0).fit(
     patients, infection
@@ -53,7 +55,8 @@ changes = {
 ratios = comparisons(model, patients[:1], changes, comparison="odds_ratio")
 table = pd.DataFrame(ratios.summary(0.9)).set_index("term")
 table["truth"] = [1.5, 2.0, 0.5, 1.0]
-print(table[["contrast", "estimate", "lower", "upper", "truth"]].round(2))
+shown = ["group", "contrast", "estimate", "lower", "upper", "truth"]
+print(table[shown].round(2))
 
 # %%
 # A doubling of odds is much for those of a high risk and little for others. The average over

@@ -47,14 +47,14 @@ print(f"{failed.sum()} of {len(X)} machines have failed")
 # An inspection costs 300 €, and a failure without one 10,000 €. From probabilities that are right
 # the best action follows, without a threshold to tune.
 
-costs = [
+utility = [
     [0.0, -10_000.0],
     [-300.0, -300.0],
 ]  # Wait or inspect; a machine that runs or fails.
 models = {
     name: BayesDecisionClassifier(
         BayesianLogisticRegressionPMD(class_weight=weight, random_state=0),
-        costs,
+        utility,
         actions=["wait", "inspect"],
     ).fit(X, failed)
     for name, weight in (

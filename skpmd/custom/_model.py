@@ -96,6 +96,8 @@ class CustomModel(Model):
 def noted(name, theta, X=None):
     """Add to an error of a user's function of particles the shape that it was called with."""
     words = f"{name} was called with theta of shape {theta.shape}, a row for each particle"
+    if X is not None:
+        words += " (of a parameter by its name, theta[name][:, None] goes along the rows of X)"
     if hasattr(X, "columns"):
         words += (
             f", and with X as a {type(X).__name__}: np.asarray(X) is its array, and "

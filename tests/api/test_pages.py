@@ -8,7 +8,6 @@ import pytest
 from tests.tools.source import ROOT, needs_source
 
 WIDTH = 76  # Letters in a block of code of the guides, in a window of 1280 pixels.
-NOT_YET = "docs/user_guide/custom.rst", "docs/inside/custom.rst"
 GENERATED = ("auto_examples",), ("benchmarks",), ("generated",), ("_build",)
 
 
@@ -63,8 +62,6 @@ def _indent(line):
 @needs_source
 @pytest.mark.parametrize("page", pages())
 def test_code_fits_its_column(page):
-    if page.startswith(NOT_YET):
-        pytest.skip("It is being rewritten.")
     wide = [line for line in code_of(ROOT / page) if len(line) > WIDTH]
     assert not wide
 
