@@ -138,7 +138,7 @@ class ParticleEstimator(BaseEstimator):
         # Its sums overflow where numbers do; it refuses those.
         with (
             np.errstate(all="ignore"),
-            naming_conversions(name, self._of_words),
+            naming_conversions(name, self._of_words, X),
             naming_missing(X, y),
         ):
             if not isinstance(X, BlockTable):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from scipy import sparse
 from sklearn.base import _fit_context
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import _safe_indexing, check_array, gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import (
@@ -118,10 +118,10 @@ def _check_values(X, ensure_all_finite):
 
 
 @contextmanager
-def naming_conversions(name, of_words=ENCODE):
+def naming_conversions(name, of_words=ENCODE, X=None):
     """Context in which what is no number, or no array of them, ends in an error with its name.
 
-    ``of_words`` says what to do with words in X.
+    ``of_words`` says what to do with words in X, of which a data frame has the column named.
     """
     try:
         yield
@@ -131,7 +131,33 @@ def naming_conversions(name, of_words=ENCODE):
         kind = TypeError if isinstance(error, TypeError) else ValueError
         is_of_words = str(error).startswith("could not convert string")
         advice = f". {of_words}" if is_of_words and name.startswith("X") else ""
-        raise kind(f"{name} cannot be read as an array of numbers: {error}{advice}") from error
+        column = _column_without_numbers(X)
+        if column is not None:
+            advice = f". The first such column of X is {column[0]!r}. {column[1] or of_words}"
+        elif name == "y":
+            advice = ". For labels of classes there is BayesianLogisticRegressionPMD"
+        what = str(error).partition(". This means")[0]
+        raise kind(f"{name} cannot be read as an array of numbers: {what}{advice}") from error
+
+
+def _column_without_numbers(X):
+    """The first column of a data frame that is none of numbers, and what to do if it is of dates.
+
+    None where there is no such column, or X is no data frame.
+    """
+    for place, name in enumerate(getattr(X, "columns", ())):
+        column = _safe_indexing(X, place, axis=1)
+        try:
+            kind = np.asarray(column).dtype.kind
+            np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError):
+            return name, ""
+        if kind in "mM":
+            return (
+                name,
+                "Give dates as numbers, such as days since the first: (x - x.min()).dt.days",
+            )
+    return None
 
 
 @contextmanager

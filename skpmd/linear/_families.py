@@ -283,6 +283,18 @@ class Binomial(_OfBeta):
     def admits(self, y, size):
         return (y >= 0.0) & (y == np.floor(y)) & (y <= (1.0 if size is None else size))
 
+    def check(self, y, trials):
+        """ValueError where there cannot be one of these y (n,)."""
+        wrong = ~self.admits(y, trials)
+        if trials is None and wrong.any():
+            i = int(wrong.argmax())
+            raise ValueError(
+                f"y must be 0 or 1 for family='binomial' without trials, and has {y[i]:g} in row "
+                f"{i}: set trials to the column of X that has the numbers of trials, of which y "
+                "are successes; rates times trials are successes, too."
+            )
+        super().check(y, trials)
+
     def sizes(self, y, size):
         """Trials."""
         return np.ones(len(y)) if size is None else size

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from skpmd._base.estimator import result
 from skpmd._base.options import posterior_of_prior
-from skpmd._base.validation import checked_weights, fit_context
+from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.linear._families import FAMILIES
@@ -355,7 +355,8 @@ default="normal"
         family = self._family()
         X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
-        y = np.asarray(y, dtype=np.float64)
+        with naming_conversions("y"):
+            y = np.asarray(y, dtype=np.float64)
         X, offset, trials, codes = self._split(X)
         family.check(y, trials)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)

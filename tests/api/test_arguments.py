@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel
 
 from skpmd import (
+    BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
     LDATopicModelPMD,
@@ -128,6 +129,29 @@ def test_levels_of_partitions_are_checked_as_others_are():
 
 # ------------------------------------------------------------------------------------ data
 FRAME = pd.DataFrame({"when": pd.Timestamp("2024-02-29"), "much": ROWS[:, 0]})
+
+
+@pytest.mark.parametrize(
+    ("column", "advice"),
+    [
+        ("2024-02-29", "OneHotEncoder"),
+        (pd.Timestamp("2024-02-29"), "days since"),
+        (pd.NA, "Encode"),
+    ],
+)
+def test_a_column_of_a_frame_that_is_no_number_is_named(column, advice):
+    X = pd.DataFrame({"much": ROWS[:, 0], "when": [column] * len(ROWS)})
+    with pytest.raises(
+        (ValueError, TypeError), match=f"first such column of X is 'when'.*{advice}"
+    ):
+        BayesianGLMRegressorPMD().fit(X, np.zeros(len(X)))
+
+
+def test_words_as_targets_of_a_regression_are_classes():
+    with pytest.raises(ValueError, match="y cannot be read.*BayesianLogisticRegressionPMD"):
+        BayesianGLMRegressorPMD("binomial").fit(ROWS, np.repeat(["no", "yes"], len(ROWS) // 2))
+    with pytest.raises(ValueError, match="without trials, and has 2 in row 2: set trials"):
+        BayesianGLMRegressorPMD("binomial").fit(ROWS, np.arange(len(ROWS)))
 
 
 @pytest.mark.parametrize("X", [[*ROWS.tolist(), [0.0]], FRAME], ids=["rows of one more", "dates"])

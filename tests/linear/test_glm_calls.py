@@ -365,7 +365,7 @@ BAD = {
     "a count is no whole number": ("negative_binomial", {}, [1.5] * N, "whole numbers.*1.5"),
     "an amount is zero": ("gamma", {}, [0.0] + [1.0] * (N - 1), "above 0.*row 0"),
     "a share is one": ("beta", {}, [1.0] * N, "below 1"),
-    "two successes of one": ("binomial", {}, [2.0] * N, "number of trials"),
+    "two successes of one": ("binomial", {}, [2.0] * N, "has 2 in row 0: set trials"),
     "no link": ("poisson", {"link": "logit"}, None, "link='logit'.*'log'"),
     "an exposure of numbers": ("normal", {"exposure": 0}, None, "exposure=0.*log link"),
     "trials of counts": ("poisson", {"trials": 0}, None, "trials=0.*binomial"),
