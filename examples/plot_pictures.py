@@ -104,11 +104,14 @@ rates = BayesianGLMRegressorPMD(
 PosteriorIntervalDisplay.from_estimator(rates, ratios=True)
 
 # %%
-# Effects are differences or ratios of predictions, here of the visits of all patients. The effects
-# of clinics are sorted (a caterpillar plot), on the scale of the log of the mean.
+# Effects are differences or ratios of predictions, here of the visits of all patients.
 
 changes = {"age (10 years)": 1.0, "smokes": (0, 1)}
 EffectsDisplay.from_effects(avg_comparisons(rates, patients, changes))
+
+# %%
+# The effects of clinics are sorted (a caterpillar plot), on the scale of the log of the mean.
+
 GroupEffectsDisplay.from_estimator(rates)
 
 # %%
