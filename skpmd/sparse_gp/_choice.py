@@ -1,6 +1,7 @@
 """Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
 import operator
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -11,11 +12,11 @@ from skpmd._runtime.call import phase, share_of_time, write
 from skpmd._runtime.threads import each, summed
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
-from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._descent import SHARE, maximise_evidence
+from skpmd.sparse_gp._data import Data, take
+from skpmd.sparse_gp._descent import SHARE, descended, objective_of, searched
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
-from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
+from skpmd.sparse_gp._hyperparameters import MIN_INDUCING
 from skpmd.sparse_gp._vecchia_fit import (
     covariance_of,
     fit_vecchia,
@@ -28,15 +29,23 @@ from skpmd.sparse_gp._vecchia_fit import (
 # So many rows' predictions from all others are compared, a quarter of all at most, and fewer than
 # the second number tell nothing. A row counts for no more than so many nats: where tails are heavy
 # a few would decide, by chance.
-_SCORED_ROWS, _FEWEST_SCORED, _LARGEST_GAIN = 4000, 30, 2.0
-# Of the others inducing inputs learn from so many, and from so many with neighbours.
-_LEARNED_ROWS, _LEARNED_WITH_NEAR = 10_000, 20_000
-# Where inducing inputs alone are behind, both have so many of them at first; if both are not ahead
-# so, but behind by no more than that, they have all.
-_FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
-# Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
-# evidence spreads particles around its end.
-_EVALUATIONS, _DRAWN_ROWS = 15, 1000
+_SCORED_ROWS, _FEWEST_SCORED, _LARGEST_GAIN = 2000, 30, 2.0
+# Of the others inducing inputs learn from so many, and from so many with neighbours: of fewer they
+# would not learn what many rows together tell through noise.
+_LEARNED_ROWS, _LEARNED_WITH_NEAR = 8000, 16_000
+# So many inducing inputs are compared alone, and so many with neighbours; where those are not
+# ahead, but behind by less than so many nats, there are as many as alone.
+_COMPARED_INDUCING, _FEW_INDUCING, _OPEN = 1000, 500, 0.002
+# Both together have to be ahead of either by so many nats a row: they cost.
+_MIN_LEAD = 0.001
+# Where inducing inputs cost neighbours more than so many nats their kernel is at fault.
+_SPOILED = 0.03
+# Beside neighbours so many numbers, rows times the square of inducing inputs, are worth their time.
+_MAX_WORK = 4e10
+_DRAWN_ROWS = 1000  # Rows whose evidence spreads particles of inducing inputs.
+# The search for the kernel of inducing inputs: evaluations of the evidence of so many rows, and
+# those of all rows of the sample, with the curvature that the first have found.
+_EVALUATIONS, _FEW_ROWS, _MORE_EVALUATIONS, _MIN_GAIN = 15, 1000, 5, 0.1
 # Approximations are equal to so many digits of their gains, and are these, the cheapest first.
 _DIGITS, _BY_COST = 3, ("vecchia", "fitc", "full_scale")
 # Up to so many distinct rows the posterior of kernels is that of the exact process; of more rows
@@ -50,9 +59,9 @@ def fit_chosen(parameters, data):
     """The state after a fit by the approximation that predicts some of the rows best.
 
     Up to a thousand distinct rows are inducing inputs, and the process is exact. With more,
-    neighbours are tried first, and then, under the kernel that was found so, inducing inputs and
-    both together. Unless both are ahead of neighbours, and inducing inputs are not, all but
-    neighbours are tried under another kernel too.
+    neighbours come first, and then, under the kernel that was found so, few inducing inputs alone
+    and, unless these are ahead, both together. Where inducing inputs are ahead, or spoil what
+    neighbours say, these are tried under another kernel too. What is taken is fitted at the end.
     """
     if _is_exact(parameters, data):
         return fit_kernels(parameters, data)
@@ -86,30 +95,30 @@ def _choices(parameters, data):
         gain = float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
         return gain if np.isfinite(gain) else -np.inf
 
-    inducing = ahead(_of_inducing, state, n)
-    is_smooth = inducing > 0.0
-    both = _both_ahead(ahead, parameters, state, n, is_smooth)
-    found = [(0.0, "vecchia", state), (inducing, "fitc", state), (both, "full_scale", state)]
-    other = None if both > 0.0 > inducing else _under_another_kernel(one, state, is_smooth)
-    if other is not None:
-        found.append((_both_ahead(ahead, parameters, other, n, is_smooth), "full_scale", other))
-        if is_smooth:
+    alone = ahead(_of_inducing, state, n)
+    is_smooth = alone > 0.0
+    found = [(0.0, "vecchia", state), (alone, "fitc", state)]
+    if not is_smooth:
+        found.append((_both_ahead(ahead, state, n), "full_scale", state))
+    if is_smooth or found[-1][0] < -_SPOILED:
+        other = _under_another_kernel(one, state, is_smooth)
+        if other is not None and is_smooth:
             found.append((ahead(_of_inducing, other, n), "fitc", other))
+        best = max(found[1:], key=itemgetter(0))[2] if is_smooth else other
+        if best is not None:  # Both have the kernel that suits inducing inputs.
+            found.append((_both_ahead(ahead, best, n), "full_scale", best))
     yield Stage(_best_of(parameters, found, data))
 
 
-def _both_ahead(ahead, parameters, state, n, has_all):
+def _both_ahead(ahead, state, n):
     """What both inducing inputs and neighbours are ahead by, in nats a row.
 
-    Unless it ``has_all`` of them there are few inducing inputs where that tells enough.
+    There are few inducing inputs where that tells enough.
     """
-    m = 1 if parameters.n_particles == "auto" else parameters.n_particles
-    most = n_beside(len(state.model.sites.weight), m)
-    if most > _FEW_INDUCING and not has_all:
-        found = ahead(_of_both, state, n, _FEW_INDUCING)
-        if found > 0.0 or found < -_MAY_BE_AHEAD:
-            return found
-    return ahead(_of_both, state, n, most)
+    found = ahead(_of_both, state, n, _FEW_INDUCING)
+    if -_OPEN < found <= _MIN_LEAD:
+        found = max(found, ahead(_of_both, state, n, _COMPARED_INDUCING))
+    return found - _MIN_LEAD
 
 
 def _best_of(parameters, found, data):
@@ -132,9 +141,11 @@ def _best_of(parameters, found, data):
 
 def _with_both(parameters, state):
     """The state with inducing inputs beside neighbours, one particle unless a number is given."""
+    n, m = len(state.model.sites.weight), 1
     if parameters.n_particles != "auto":
-        state = _with_particles(parameters, state)
-    return with_inducing(parameters, state)
+        state, m = _with_particles(parameters, state), parameters.n_particles
+    most = min(int(np.sqrt(_MAX_WORK / n)), n_beside(n, m))
+    return with_inducing(parameters.replaced(n_inducing=most), state)
 
 
 def _with_particles(parameters, state):
@@ -164,23 +175,30 @@ def _under_another_kernel(parameters, state, is_smooth):
             return None
         candidates = [covariance_of(None, sample, 0.5 * _ROUGH, n)]
     write(f"kernel: search by the evidence of {len(sample.y)} rows")
+    few = sample if callable(optimizer) else take(sample, _FEW_ROWS, as_generator(0))
 
-    def ended(one):
-        end = maximise_evidence(
-            one, sample, optimizer, 0, None, np.clip(theta, *one.kernel.bounds.T), _EVALUATIONS
-        )
-        return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
+    def ended(one, some=few, start=theta, n_evaluations=_EVALUATIONS, curvature=None):
+        bounds = one.kernel.bounds
+        objective = objective_of(partial(log_marginal_likelihood, one, sample=some))
+        start = np.clip(start, *bounds.T)
+        if callable(optimizer):
+            return one, searched(lambda timed: optimizer(timed, start, bounds=bounds), objective)
+        least = None if curvature is None else _MIN_GAIN
+        return one, descended(objective, start, bounds, n_evaluations, least, curvature)
 
     with share_of_time(SHARE):
-        _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
-    return with_kernel(parameters, state, covariance, theta)
+        covariance, end = min(each(ended, candidates), key=lambda found: found[1].value)
+        curvature = end.inverse_hessian  # None where time is over.
+        if is_smooth and len(few.y) < len(sample.y) and curvature is not None:
+            curvature = curvature * (len(few.y) / len(sample.y))
+            _, end = ended(covariance, sample, end.theta, _MORE_EVALUATIONS, curvature)
+    return with_kernel(parameters, state, covariance, np.asarray(end.theta, dtype=np.float64))
 
 
 def _fit_inducing(parameters, state, data):
     """The state of inducing inputs under a kernel that is found already."""
     kernel = state.model.covariance.at(state.theta)
-    n_stored = n_inducing("auto", data.weight.sum()) ** 2
-    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_stored)
+    m = 1 if parameters.n_particles == "auto" else parameters.n_particles
     n = min(parameters.search.n_subset, _DRAWN_ROWS)
     known = parameters.replaced(
         approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n
@@ -228,7 +246,7 @@ def _of_inducing(parameters, state, n):
     parameters = parameters.replaced(
         approximation="fitc", kernel=state.model.covariance.at(theta), optimizer=None,
         normalize_y=False, n_particles=1, weighting="uniform",
-        n_inducing=n_inducing("auto", sites.weight.sum()),
+        n_inducing=_COMPARED_INDUCING,
         random_state=parameters.random_state if isinstance(parameters.random_state, int) else 0,
     )  # fmt: skip
     zero = np.zeros(len(known.weight))
@@ -243,6 +261,7 @@ def _of_both(parameters, state, n, m):
     """As `_of_inducing`, of m inducing inputs, and all others as near rows."""
     theta, (scored, others) = state.theta, _parted(state, n)
     rng = as_generator(0)  # The rows are in random order.
+    m = min(m, n_beside(len(state.model.sites.weight), 1))
     model = new_full_scale(parameters.replaced(n_inducing=m), others, theta, 1, rng)
     n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
 

@@ -116,7 +116,7 @@ def _newton(objective, start, bounds, n_evaluations, min_gain, inverse_hessian):
     root = axes * np.sqrt(np.maximum(squares, _MIN_SQUARE * squares[-1]))
     length = np.linalg.norm(root.T @ slope)
     if not length > 0.0:
-        return End(start, value)
+        return End(start, value, inverse_hessian)
     root, scale = length * root, length**-2
     radius = np.minimum(_STEPS, 1.0 / np.abs(root).max(axis=0))
 
@@ -130,7 +130,8 @@ def _newton(objective, start, bounds, n_evaluations, min_gain, inverse_hessian):
     box = list(zip(-radius, radius, strict=True))
     at = np.zeros(len(start))
     end = minimize(scaled, at, jac=True, method="L-BFGS-B", bounds=box, options=options)
-    return End(np.clip(start + root @ end.x, *bounds.T), end.fun / scale + value)
+    theta = np.clip(start + root @ end.x, *bounds.T)
+    return End(theta, end.fun / scale + value, scale * (root @ end.hess_inv.todense() @ root.T))
 
 
 def minimised(value_and_slope, start, bounds, optimizer, n_evaluations=None):

@@ -137,8 +137,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         at most 2000. If there are not more distinct rows than M, the inducing inputs are these
         rows. A pass costs n M^2. With "full_scale" ``"auto"`` is two fifths of the distinct rows,
         at least 1000 and at most 3000, but fewer if n M numbers for all particles would be more
-        than 33 million, and at least 100. It is 100 with ``weighting="posterior"`` and inducing
-        inputs alone.
+        than 33 million, and at least 100; where ``approximation="auto"`` has taken it n M^2 is
+        4e10 at most. It is 100 with ``weighting="posterior"`` and inducing inputs alone.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
         Inducing inputs: random rows, centres of clusters, rows with the largest variance given the
         previous ones (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
@@ -182,8 +182,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         Number of sets of hyperparameters that predictions average over; a single set is the
         optimum. "auto" is 16 for up to 500 rows and 8 for up to 10,000 (4 with 2000 inducing
         inputs). It is 1 for more rows, which determine the kernel well, and with "full_scale",
-        whose predictions are expensive. It is 1 in streams that begin with `partial_fit` and if the
-        kernel is not optimised, and 32 with ``weighting="posterior"``.
+        whose predictions are expensive. It is 1 in streams that begin with `partial_fit`, if the
+        kernel is not optimised, and where ``approximation="auto"`` has compared and taken "fitc";
+        and it is 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
         Weights of several particles. ``"posterior"``: the posterior of the hyperparameters.
         For up to 500 distinct rows "auto" finds it in `fit` by importance sampling from the whole

@@ -33,7 +33,7 @@ from skpmd.sparse_gp._vecchia import (
     weights_together,
 )
 
-_AT_ONCE = 1 << 21  # Numbers that a thread holds of the neighbours of some rows.
+_AT_ONCE = 1 << 18  # Numbers that a thread holds of the neighbours of some rows: in its cache.
 
 
 class RowsUnder(NamedTuple):

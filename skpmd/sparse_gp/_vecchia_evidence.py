@@ -20,18 +20,18 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 # Rounds of a search: the rows whose density it maximises, which it takes from so many of all, its
 # evaluations, and times how many neighbours unless these are given. In each the neighbours are
 # those in the length scales that the round before has found. More of them tell better what is noise
-# and what is smooth, and rows are many enough to decide when a round has eight thousand.
-_FIRST = 1000, 50_000, 30
+# and what is smooth, and rows are many enough to decide when a round has eight thousand. From there
+# on few evaluations are enough: rounds begin with the curvature that the one before has found.
+_FIRST = 1000, 50_000, 20
 _EARLY = 3  # Searches begin under so many covariances; the others are tried where rows decide.
-_ROUNDS = (2000, 50_000, 30, 1), (4000, None, 25, 1), (8000, None, 15, 1)
-_LAST_ROUNDS = ((20_000, None, 12, 2),)
+_ROUNDS = (2000, 50_000, 25, 1), (8000, None, 8, 1)
+_LAST_ROUNDS = ((20_000, None, 6, 2),)
 # Of more rows than that all have a part at the end as well, with the neighbours of the rounds
 # before, for where tails are heavy a few decide the density of thousands: most of the way is gone
 # among some of them. After the first of these rounds length scales that are far from where they
-# began come nearer by these factors, if its rows allow. The last begins with the curvature that the
-# second has found.
+# began come nearer by these factors, if its rows allow.
 _MANY_ROWS = _LAST_ROUNDS[0][0]
-_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 50, 1), (300_000, None, 9, 1)
+_ROUNDS_OF_MANY = (40_000, None, 8, 1), (60_000, None, 25, 1), (300_000, None, 4, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
@@ -72,13 +72,13 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         theta, *_ = minimised(batch.gradient, kernel.theta, kernel.bounds, optimizer)
         return covariance, np.asarray(theta, dtype=np.float64)
     if start is not None:
-        ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
+        ends = _through(_ROUNDS, parameters, (), [(covariance, start, None)], sites, sample, rng)
     else:
         ends = _anew(parameters, covariances, sites, sample, rng)
     n = len(sites.weight)
-    # Eight thousand rows of many may have decided against what is rough by chance.
+    # Few thousand rows of many may have decided against what is rough by chance.
     again = covariances[_EARLY:] if n > _ROUNDS_OF_MANY[0][0] else ()
-    return _through(_last_rounds(n), parameters, again, ends, sites, None, rng)[0]
+    return _through(_last_rounds(n), parameters, again, ends, sites, None, rng)[0][:2]
 
 
 def _last_rounds(n):
@@ -100,17 +100,16 @@ def _anew(parameters, covariances, sites, sample, rng):
         if noise > _NOISY * np.average(sites.y**2, axis=0, weights=sites.weight).mean():
             rough = covariances[:2][-1]  # Of several the second is rough.
             end = _with_one_short(parameters, rough, 0.5 * noise, sites, rng)
-            ends = [*ends, (rough, end)]
+            ends = [*ends, (rough, end, None)]
     return _through(_ROUNDS[len(early) :], parameters, covariances, ends, sites, sample, rng)
 
 
 def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_short=False):
-    """Ends [(covariance, theta), ...] of searches in some rounds that go on from others.
+    """Ends [(covariance, theta, curvature), ...] of searches in rounds that go on from others.
 
     In the first that decides the best goes on under each covariance: searches under the others may
     not have come to where it is.
     """
-    inverse_hessian = None
     for one in rounds:
         if out_of_time(SEARCH):
             break
@@ -119,37 +118,45 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
         rows = some_rows(len(some.weight), n_rows, rng)
         is_all = len(rows) == len(sites.weight)
         decides = is_all or n_rows >= _DECISIVE
-        batches = [_Batch(parameters, own, some, theta, rows, times) for own, theta in ends]
-        starts = [(batch, theta) for batch, (_, theta) in zip(batches, ends, strict=True)]
+        starts = []
+        for own, theta, curvature in ends:
+            batch = _Batch(parameters, own, some, theta, rows, times)
+            batch.curvature = curvature if decides else None
+            starts.append((batch, theta))
         starts = _starts_of(starts, sample, tries_short, decides)
         if decides:
             (batch, theta), *_ = starts
             others = [batch.under(o) for o in covariances if o is not batch.covariance]
-            # Few evaluations follow where rows are many.
-            places = [_scaled_alike(o, theta) if one in _ROUNDS_OF_MANY else theta for o in others]
-            starts = [(batch, theta), *zip(others, places, strict=True)]
+            for other in others if one in _ROUNDS_OF_MANY else ():
+                other.curvature = None  # Its scales may lie far from those of the best.
+            # Few evaluations follow.
+            starts = [(batch, theta), *((other, _scaled_alike(other, theta)) for other in others)]
             covariances = ()
         write(f"kernel: search by the likelihood of {len(rows)} rows")
-        gain, teaches = _MIN_GAIN, one is _ROUNDS_OF_MANY[1] and one is not rounds[-1]
+        gain, is_last_but_one = _MIN_GAIN, one is _ROUNDS_OF_MANY[1] and one is not rounds[-1]
         if one is _ROUNDS_OF_MANY[0] and not is_all:
             gain *= len(rows) / _DECISIVE
-        elif teaches or (is_all and len(rows) <= _MANY_ROWS):
+        elif is_last_but_one or (is_all and len(rows) <= _MANY_ROWS):
             gain = _LAST_MIN_GAIN
-        searched = [batch.search(at, n_evaluations, gain, inverse_hessian) for batch, at in starts]
-        found = [(batch, end.theta) for (batch, _), end in zip(starts, searched, strict=True)]
-        inverse_hessian = searched[0].inverse_hessian if teaches else None
+        if sample is None:  # In the last rounds the more directions the more there is to mend.
+            n_evaluations += len(starts[0][1]) // 4
+        searched = [batch.search(at, n_evaluations, gain) for batch, at in starts]
+        found = [
+            (batch, end.theta, end.inverse_hessian)
+            for (batch, _), end in zip(starts, searched, strict=True)
+        ]
         if decides:
             found = [_decided(found)]
         if one is _ROUNDS_OF_MANY[0] and not is_all:
-            found = [(batch, _with_sensible_scales(batch, theta)) for batch, theta in found]
-        ends = [(batch.covariance, theta) for batch, theta in found]
+            found = [(batch, _with_sensible_scales(batch, at), known) for batch, at, known in found]
+        ends = [(batch.covariance, theta, known) for batch, theta, known in found]
         if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:
             break
     return ends
 
 
 def _first(parameters, covariances, sites, sample, rng):
-    """Ends [(covariance, theta), ...] of searches on few rows, one of each covariance.
+    """Ends [(covariance, theta, None), ...] of searches on few rows, one of each covariance.
 
     The first covariance is searched from several places, and the others from where the best of
     these searches has ended and, as that was, from short length scales.
@@ -177,13 +184,14 @@ def _first(parameters, covariances, sites, sample, rng):
         placed = placed_starts(covariance, sample, batch.value)
     starts = starts_around(covariance, first, n_restarts, rng, placed)
     if len(starts) == len(covariances) == 1:
-        return [(covariance, first)]
+        return [(covariance, first, None)]
     # Other noise than the kernel's leaves length scales and neighbours as they are.
     starts = [(batch, starts[0]), *((batch_of(one), one) for one in starts[1:])]
     best = best_end(covariance, starts)
     # The last of several is the one of short length scales.
     again = [(batch_of(best), best), *starts[1:][-1:]]
-    return [(covariance, best), *((other, best_end(other, again)) for other in covariances[1:])]
+    others = ((other, best_end(other, again), None) for other in covariances[1:])
+    return [(covariance, best, None), *others]
 
 
 def _with_one_short(parameters, covariance, noise, sites, rng):
@@ -214,6 +222,8 @@ def _starts_of(starts, sample, tries_short, decides):
     more. With ``tries_short``, and unless the round ``decides``, the best has a companion of short
     length scales: what more rows show may be nothing that fewer did.
     """
+    if decides and len(starts) > 1:
+        starts = _undecided(starts, decides)
     if sample is not None:
         starts = [(batch, _with_best_noise(batch, theta, sample)) for batch, theta in starts]
     if len(starts) > 1:
@@ -270,18 +280,19 @@ def _undecided(starts, decide):
     mean, error = _behind(found[order[0]], found)
     same = (mean < _SAME) & (error < _SAME)  # Searches that have ended at one place.
     some = np.flatnonzero(~same[order] & (mean <= _CLEARLY * error)[order])
-    return [starts[i] for i in (order[0], *order[some])]
+    # One companion is enough: under other covariances the best goes on where rows decide.
+    return [starts[i] for i in (order[0], *order[some][:1])]
 
 
 def _decided(ends):
-    """The best of [(batch, theta), ...] by their rows of those that predict well.
+    """The best of [(batch, theta, curvature), ...] by their rows of those that predict well.
 
     Smoothness that the rows given 20 neighbours allow may be wrong by many sds given 100, so that
     those whose predictions are clearly behind are left out.
     """
     if len(ends) == 1:
         return ends[0]
-    found = np.array([batch.left_out(theta) for batch, theta in ends])
+    found = np.array([batch.left_out(theta) for batch, theta, _ in ends])
     mean, error = _behind(found[found.sum(axis=1).argmax()], found)
     ends = [ends[i] for i in np.flatnonzero(~(mean > _CLEARLY * error))]
     return max(ends, key=lambda end: end[0].value(end[1]))
@@ -300,6 +311,8 @@ def _first_of(sites, n):
 
 class _Batch:
     """Some rows, with their neighbours in the length scales of ``metric_of``."""
+
+    curvature = None  # Inverse of it, (d, d), that a search among fewer rows has found.
 
     def __init__(self, parameters, covariance, sites, metric_of, rows, times=1):
         self.covariance, self._rows, self._weight = covariance, rows, np.ones(len(rows))
@@ -332,12 +345,12 @@ class _Batch:
         value, slope = self._model.gradient(theta, self._rows, self._weight)
         return value * self._unit, slope * self._unit
 
-    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN, inverse_hessian=None):
+    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN):
         """The `End` of a search from theta, with the curvature of one among other rows or None."""
         start = np.clip(theta, *self._bounds.T)
         return descended(
             objective_of(self.gradient), start, self._bounds, n_evaluations, min_gain * self._unit,
-            inverse_hessian,
+            self.curvature,
         )  # fmt: skip
 
     def under(self, covariance):

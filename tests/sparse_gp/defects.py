@@ -307,7 +307,7 @@ DEFECTS = [
     Defect(
         "columns of groups are noise",
         "sparse_gp/_vecchia_evidence.py",
-        "ends = [*ends, (rough, end)]",
+        "ends = [*ends, (rough, end, None)]",
         "pass",
         "sparse_gp/test_vecchia.py",
     ),
@@ -335,8 +335,15 @@ DEFECTS = [
     Defect(
         "inducing inputs have the kernel of neighbours",
         "sparse_gp/_choice.py",
-        "_, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))",
-        "_, (covariance, theta) = ended(candidates[0])",
+        "covariance, end = min(each(ended, candidates), key=lambda found: found[1].value)",
+        "covariance, end = ended(candidates[0])",
+        "sparse_gp/test_vecchia.py",
+    ),
+    Defect(
+        "searches among more rows do not know the curvature",
+        "sparse_gp/_vecchia_evidence.py",
+        "batch.curvature = curvature if decides else None",
+        "pass",
         "sparse_gp/test_vecchia.py",
     ),
     Defect(
@@ -363,8 +370,8 @@ DEFECTS = [
     Defect(
         "a row of heavy tails chooses the approximation",
         "sparse_gp/_choice.py",
-        "_LARGEST_GAIN = 4000, 30, 2.0",
-        "_LARGEST_GAIN = 4000, 30, 1e9",
+        "_LARGEST_GAIN = 2000, 30, 2.0",
+        "_LARGEST_GAIN = 2000, 30, 1e9",
         "sparse_gp/test_vecchia.py",
     ),
     Defect(

@@ -55,6 +55,20 @@ def test_expectations_of_the_link(mean, variance):
         np.testing.assert_allclose(out[:, 0], expected, rtol=1e-4, atol=1e-7)
 
 
+def test_intervals_of_probabilities_are_those_of_the_process():
+    """Of one kernel without noise: the ends are the link's values at normal quantiles."""
+    X, y = data(120)
+    gp = fixed().fit(X, y)
+    proba, ends = gp.predict_proba(X[:7], return_interval=0.9)
+    np.testing.assert_array_equal(proba, gp.predict_proba(X[:7]))
+    mean, variance = gp.latent_mean_and_variance(X[:7])
+    half = 1.6448536269514722 * np.sqrt(variance)
+    of_second = expit(np.column_stack([mean - half, mean + half]))
+    assert ends.shape == (7, 2, 2)
+    np.testing.assert_allclose(ends[:, 1], of_second, rtol=1e-6)
+    np.testing.assert_allclose(ends[:, 0], 1.0 - of_second[:, ::-1], rtol=1e-6)
+
+
 def test_expectations_far_out_are_finite():
     mean = np.array([-1e4, 1e4, -300.0, 0.0, -5.0])
     variance = np.array([1.0, 1.0, 1e5, 0.0, 1e-20])

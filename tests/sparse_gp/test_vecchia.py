@@ -19,6 +19,8 @@ from sklearn.gaussian_process.kernels import (
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp import _choice, _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._descent import maximise_evidence
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
@@ -171,6 +173,42 @@ def test_the_last_search_has_all_rows_and_twice_the_neighbours(n_neighbors, expe
     assert found[-1] == (200, expected)
 
 
+def test_searches_from_the_one_that_decides_on_carry_its_curvature(monkeypatch):
+    """Inverse curvatures by few evaluations are rough, but positive."""
+    search, found = _vecchia_evidence._Batch.search, []
+
+    def spied(batch, *args):
+        found.append((len(batch._rows), batch.curvature))
+        return search(batch, *args)
+
+    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 150)
+    monkeypatch.setattr(_vecchia_evidence, "_FIRST", (80, None, 20))
+    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((100, None, 20, 1), (150, None, 20, 1)))
+    monkeypatch.setattr(_vecchia_evidence._Batch, "search", spied)
+    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    process(kernel, n_particles=1, n_restarts_optimizer=0).fit(*problem(200))
+    early = [curvature for n, curvature in found if n < 150]
+    late = [curvature for n, curvature in found if n >= 150]
+    assert early and all(one is None for one in early)
+    assert late and all((np.linalg.eigvalsh(one) > 0.0).all() for one in late)
+
+
+def test_another_kernel_is_searched_with_the_curvature_of_fewer_rows(monkeypatch):
+    """From there on four evaluations are enough: the evidence is what thirty more would find."""
+    monkeypatch.setattr(_choice, "_FEW_ROWS", 150)
+    state = process(n_particles=1, n_subset=400, random_state=0).fit(*problem(400))._state
+    state = state._replace(theta=state.theta + 0.3)
+    parameters = process(n_particles=1, n_subset=400)._parameters()
+    other = _choice._under_another_kernel(parameters, state, is_smooth=True)
+    covariance, sample = other.model.covariance, state.sample
+    end = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, None, other.theta, 30)
+    values = [
+        log_marginal_likelihood(covariance, theta, sample, gradient=False)
+        for theta in (state.theta, other.theta, end)
+    ]
+    assert values[0] < values[1] - 1.0 and values[2] < values[1] + 0.5
+
+
 @pytest.mark.parametrize(
     ("n", "expected"), [(20_000, 1), (21_000, 1), (50_000, 2), (61_000, 3), (500_000, 3)]
 )
@@ -183,10 +221,8 @@ def test_no_shape_is_decided_for_that_predicts_clearly_worse():
     rng = np.random.default_rng(0)
     left_out = rng.standard_normal(500)
     kinds = {"best": (1.0, left_out - 1.0), "good": (0.9, left_out), "bad": (0.5, left_out)}
-    ends = [
-        (SimpleNamespace(value=lambda one: kinds[one][0], left_out=lambda one: kinds[one][1]), one)
-        for one in kinds
-    ]
+    batch = SimpleNamespace(value=lambda one: kinds[one][0], left_out=lambda one: kinds[one][1])
+    ends = [(batch, one, None) for one in kinds]
     assert _vecchia_evidence._decided(ends)[1] == "good"
     assert _vecchia_evidence._decided(ends[:1])[1] == "best"
 
@@ -577,10 +613,9 @@ def test_neighbours_have_no_lead_by_more_rows():
     X = rng.uniform(-2.0, 2.0, (1600, 5))
     y = np.sin(2.0 * X).sum(axis=1) + 0.05 * rng.standard_normal(1600)
     kernel = RBF(1.5) + WhiteKernel(0.0025)
-    gp = SparseGPRegressorPMD(kernel, optimizer=None, random_state=0).fit(X, y)
-    model = getattr(gp._state.model, "rows", gp._state.model)
-    near = _choice._of_near(gp._state._replace(model=model), 400)
-    of_all = model.log_density_left_out(gp._state.theta, np.arange(400))
+    state = process(kernel, optimizer=None, normalize_y=True).fit(X, y)._state
+    near = _choice._of_near(state, 400)
+    of_all = state.model.log_density_left_out(state.theta, np.arange(400))
     assert near.mean() < of_all.mean() - 0.01
 
 
