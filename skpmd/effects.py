@@ -14,12 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skpmd._base.mean_draws import N_DRAWS
-from skpmd._base.utils import (
-    check_count,
-    check_level,
-    fill_docstrings,
-    weighted_quantile,
-)
+from skpmd._base.utils import check_count, check_level, fill_docstrings, weighted_quantile
 from skpmd._contrasts import (
     OF_TWO,
     by_column,
