@@ -171,21 +171,21 @@ def contrasts_of(variable, column, given, comparison):
 def _of_levels(variable, column, given, sign):
     """The same of strings and categories: each level is compared to the first or the given."""
     some = [one for one in column if isinstance(one, str) or one == one and one is not None]
-    levels = list(getattr(column.dtype, "categories", sorted(set(some))))
-    levels = [one for one in levels if one in set(some)]
+    known = list(getattr(column.dtype, "categories", sorted(set(some))))
+    levels = [one for one in known if one in set(some)]
     if isinstance(given, list):
-        levels, base = [one for one in given if one in levels], given
+        base = levels = given
     else:
         base = [levels[0] if given is None else given] if levels else [given]
-    if unknown := [one for one in base if one not in levels]:
+    if unknown := [one for one in base if one not in known]:
         raise ValueError(
             f"variables[{variable!r}] must name levels of the column, and {unknown[0]!r} is not "
-            f"among {levels[:5]}."
+            f"among {known[:5]}: give rows that have it, or a categorical column."
         )
     if not 1 < len(levels) <= _MAX_LEVELS:
         raise ValueError(
-            f"The column of variables={variable!r} has {len(levels)} levels, and 2 to "
-            f"{_MAX_LEVELS} can be compared to one: give a pair of levels."
+            f"The column of variables={variable!r} has {len(levels)} levels in these rows, and 2 "
+            f"to {_MAX_LEVELS} can be compared: give more rows, or a pair of levels."
         )
     levels = [base[0], *(one for one in levels if one != base[0])]
     first = levels[0]

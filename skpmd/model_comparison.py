@@ -310,6 +310,13 @@ def compare(
     if by == "evidence":
         return _by_evidence(models)
     estimate = {"loo": loo, "waic": waic}[by]
+    if X is None and not all(isinstance(one, ExpectedLogDensity) for one in models.values()):
+        own = [name for name, one in models.items() if getattr(one, "n_features_in_", None)]
+        if own:
+            raise ValueError(
+                f"compare needs the rows that {own[0]!r} was fitted to: give X and y, or results "
+                f"of {by}."
+            )
     results = {
         name: one if isinstance(one, ExpectedLogDensity) else estimate(one, X, y)
         for name, one in models.items()

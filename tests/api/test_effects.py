@@ -407,7 +407,7 @@ def test_summaries_say_what_estimates_are_of():
         (lambda: comparisons(normal(), X, 0, comparison="odds_ratio"), "is of probabilities"),
         (lambda: slopes(logistic(), X, {0: 2.0}), "slopes take no values to compare"),
         (lambda: comparisons(regions(), FRAME, {"region": "south"}), "'south' is not among"),
-        (lambda: comparisons(regions(), FRAME[:1], "region"), "has 1 levels"),
+        (lambda: comparisons(regions(), FRAME[:1], "region"), "has 1 levels in these rows"),
         (lambda: avg_predictions(logistic(), X, by="age"), "by='age' is no column"),
         (lambda: avg_predictions(logistic(), X, by=[1, 2]), r"have shape \(120,\), got \(2,\)"),
         (lambda: avg_predictions(logistic(), X, by=np.array([1, "a"] * 60, dtype=object)),
@@ -420,6 +420,15 @@ def test_summaries_say_what_estimates_are_of():
 def test_bad_input_is_named(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_levels_of_a_categorical_column_need_not_be_in_the_rows():
+    levels = sorted(set(FRAME["region"]))
+    row = FRAME[:1].assign(region=pd.Categorical(FRAME["region"][:1], levels))
+    pair = {"region": levels[:2]}
+    sides = [FRAME[:1].assign(region=level) for level in levels[:2]]
+    low, high = (predictions(regions(), side).mean for side in sides)
+    np.testing.assert_allclose(comparisons(regions(), row, pair).mean, high - low, atol=1e-10)
 
 
 def test_what_has_no_means_is_refused():

@@ -272,6 +272,9 @@ def test_errors_name_what_is_wrong():
         compare({"one": Fitted(table)}, X)
     with pytest.raises(ValueError, match="by must be"):
         compare({"a": Fitted(table), "b": Fitted(table)}, X, by="aic")
+    own = BayesianLogisticRegressionPMD(n_particles=100, random_state=0).fit(X, X[:, 0] > 0.5)
+    with pytest.raises(ValueError, match="rows that 'a' was fitted to: give X and y"):
+        compare({"a": own, "b": own})
     with pytest.raises(ValueError, match="the same rows"):
         compare({"a": Fitted(table), "b": Fitted(table[:, :3])}, X)
 
