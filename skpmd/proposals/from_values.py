@@ -126,7 +126,7 @@ def from_values(model, batches, options, rng, gradient=None):
         yield from _unbounded(model, draws, more_draws, batches, options, rng, gradient)
         return
     gradient = gradient and free.gradient(gradient)
-    draws = draws.freed(free, batches, options.power)
+    draws = draws.freed(free, batches, options.power)._replace(bounded=free.bounded)
     support = (lower, upper) if np.isfinite(of_rows).any() else None
     for outcome in _unbounded(free, draws, more_draws, batches, options, rng, gradient):
         yield outcome._replace(particles=free.restored(outcome.particles), support=support)
@@ -162,9 +162,7 @@ def _attempt(task, rng):
     draws, done, at_optima = task.draws, [], None  # What misses nothing, with its proposals.
     if not np.isfinite(draws.values).any():
         return Attempt(False, None, None, None, ())
-    searches = proposals_at_optima(
-        draws.log_joint, draws.theta, draws.values, draws.log_likelihood, rng, task.gradient
-    )
+    searches = proposals_at_optima(draws.log_joint, *draws.starts(), rng, task.gradient)
     # Moves by a gradient need no more than optima: what is between them they find by themselves.
     # Steps may find what searches have not, so that these go on after them only.
     by_moves = task.gradient is not None and draws.theta.shape[1] > _MAX_STEPS_FIRST

@@ -46,6 +46,9 @@ _N_AROUND, _MIN_AROUND = 256, 20.0  # There are so many such draws; so many must
 # from the mean: heavy tails have no variance.
 _MISSED_VARIANCE, _CUT = 0.3, 20.0
 _MIN_ALIVE = 16  # With fewer draws that are possible nobody knows of an edge.
+# So many draws, and no larger share of them, are pulled by up to so many powers of ten. They have
+# to be so many nats ahead of all draws: priors of a sensible width ask for no further searches.
+_N_PULLED, _SHARE_PULLED, _DECADES, _AHEAD = 500, 8, 8.0, 10.0
 _MANY_SEEN = 100.0  # With fewer effective draws a single one may have most of a variance.
 
 
@@ -83,6 +86,32 @@ class PriorDraws(NamedTuple):
     hierarchy: Callable
     # Particles of steps (k, d), which are checks as well, and their log joint density.
     steps: tuple = ()
+    bounded: np.ndarray | None = None  # Which coordinates are logarithms of distances from edges.
+
+    def starts(self):
+        """Where searches may start, (k, d), with values and weights: the draws, and others.
+
+        Under a prior that is thousands of times too wide no draw comes near the posterior, and on
+        the way there the density is flat. Some draws are therefore pulled towards their edges, or
+        towards zero or their middle, by powers of ten; those that are far above all draws are
+        starts, too.
+        """
+        own = self.theta, self.values, self.log_likelihood
+        rng, alive = np.random.default_rng(0), np.flatnonzero(np.isfinite(self.values))
+        some = self.theta[alive[: min(_N_PULLED, len(alive) // _SHARE_PULLED)]]
+        decades = rng.uniform(0.0, _DECADES, (len(some), 1)) + rng.uniform(-1.0, 1.0, some.shape)
+        decades, middle = np.abs(decades), np.median(self.theta, axis=0)
+        # The median of some draws of a prior around zero is a hundredth of its width off.
+        middle[np.abs(middle) < 0.1 * self.theta.std(axis=0)] = 0.0
+        near = middle + (some - middle) * 10.0**-decades
+        if self.bounded is not None:
+            near = np.where(self.bounded, some - np.log(10.0) * decades, near)
+        above = self.log_joint(near) - self.values.max()
+        near, above = near[above > _AHEAD], above[above > _AHEAD]
+        if not len(near):
+            return own
+        more = near, self.values.max() + above, self.log_likelihood.max() + above
+        return tuple(np.concatenate(parts) for parts in zip(own, more, strict=True))
 
     def with_steps(self, steps):
         """The same with the particles of the outcome of ``steps``."""
