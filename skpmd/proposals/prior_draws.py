@@ -5,6 +5,7 @@ have missed a part of it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -106,7 +107,9 @@ class PriorDraws(NamedTuple):
         near = middle + (some - middle) * 10.0**-decades
         if self.bounded is not None:
             near = np.where(self.bounded, some - np.log(10.0) * decades, near)
-        above = self.log_joint(near) - self.values.max()
+        above = np.full(len(near), -np.inf)
+        with suppress(Exception):  # Functions need not take points that are so far from the prior.
+            above = self.log_joint(near) - self.values.max()
         near, above = near[above > _AHEAD], above[above > _AHEAD]
         if not len(near):
             return own

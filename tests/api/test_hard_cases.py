@@ -344,3 +344,19 @@ def test_a_prior_that_is_a_million_times_too_wide(prior):
     gap = far.interval(level=0.8) - narrow.interval(level=0.8)
     assert (np.abs(gap) < 0.2 * narrow.std()[:, None]).all()
     assert abs(far.log_evidence - narrow.log_evidence + 3.0 * np.log(1e4)) < 0.3
+
+
+def test_functions_need_not_take_points_that_no_prior_draws():
+    """The exact posterior of a rate: what fails nearer to the edge than any draw is not asked."""
+
+    def likelihood(theta, X, y):
+        if (theta < 1e-6).any():
+            raise np.linalg.LinAlgError("singular")
+        return stats.poisson.logpmf(y, theta).sum(axis=1)
+
+    model = ParticleMirrorDescent(
+        likelihood, prior={"rate": stats.gamma(2.0)}, n_particles=4000, random_state=0
+    ).fit(y=np.full(20, 3))
+    exact = stats.gamma(62.0, scale=1.0 / 21.0)
+    # Some 3,000 effective draws: four errors of a mean.
+    assert abs(model.posterior_.mean()[0] - exact.mean()) < 0.08 * exact.std()
