@@ -126,7 +126,7 @@ def from_values(model, batches, options, rng, gradient=None):
         yield from _unbounded(model, draws, more_draws, batches, options, rng, gradient)
         return
     gradient = gradient and free.gradient(gradient)
-    draws = draws.freed(free, batches, options.power)._replace(bounded=free.bounded)
+    draws = draws.freed(free, batches, options.power)
     support = (lower, upper) if np.isfinite(of_rows).any() else None
     for outcome in _unbounded(free, draws, more_draws, batches, options, rng, gradient):
         yield outcome._replace(particles=free.restored(outcome.particles), support=support)

@@ -85,6 +85,7 @@ class PriorDraws(NamedTuple):
     n_drawn: int  # Draws, with those that have been left out.
     # Without arguments: the `Hierarchy` that the draws show, or None, found when it is needed.
     hierarchy: Callable
+    log_prior: Callable | None = None  # As `log_joint`; without it there are no further starts.
     # Particles of steps (k, d), which are checks as well, and their log joint density.
     steps: tuple = ()
     bounded: np.ndarray | None = None  # Which coordinates are logarithms of distances from edges.
@@ -94,10 +95,12 @@ class PriorDraws(NamedTuple):
 
         Under a prior that is thousands of times too wide no draw comes near the posterior, and on
         the way there the density is flat. Some draws are therefore pulled towards their edges, or
-        towards zero or their middle, by powers of ten; those that are far above all draws are
-        starts, too.
+        towards zero or their middle, by powers of ten; those that rows find far likelier than all
+        draws are starts, too. (Priors may have no bound: where scales of effects go to zero.)
         """
         own = self.theta, self.values, self.log_likelihood
+        if self.log_prior is None:
+            return own
         rng, alive = np.random.default_rng(0), np.flatnonzero(np.isfinite(self.values))
         some = self.theta[alive[: min(_N_PULLED, len(alive) // _SHARE_PULLED)]]
         decades = rng.uniform(0.0, _DECADES, (len(some), 1)) + rng.uniform(-1.0, 1.0, some.shape)
@@ -109,7 +112,9 @@ class PriorDraws(NamedTuple):
             near = np.where(self.bounded, some - np.log(10.0) * decades, near)
         above = np.full(len(near), -np.inf)
         with suppress(Exception):  # Functions need not take points that are so far from the prior.
-            above = self.log_joint(near) - self.values.max()
+            joint = self.log_joint(near)
+            likelier = joint - self.log_prior(near) - self.log_likelihood.max()
+            above = np.fmin(joint - self.values.max(), likelier)
         near, above = near[above > _AHEAD], above[above > _AHEAD]
         if not len(near):
             return own
@@ -136,7 +141,7 @@ class PriorDraws(NamedTuple):
         return PriorDraws(
             u, self.values[inside] + free.log_jacobian(u), self.log_likelihood[inside],
             _searchable(free, batches, power, max(_MIN_POINTS, len(u))), self.n_drawn,
-            cache(partial(hierarchy, u)),
+            cache(partial(hierarchy, u)), without_errors(free.log_prior), bounded=free.bounded,
         )  # fmt: skip
 
     def alive(self):
@@ -304,7 +309,8 @@ def prior_draws(model, start, batches, power, rng):
     seen = power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
     log_joint = _searchable(model, batches, power, max(_MIN_POINTS, len(start.theta)))
     scales = cache(partial(hierarchy, theta))
-    return PriorDraws(theta, log_prior + seen, seen, log_joint, len(theta), scales)
+    log_prior_of = without_errors(model.log_prior)
+    return PriorDraws(theta, log_prior + seen, seen, log_joint, len(theta), scales, log_prior_of)
 
 
 def _searchable(model, batches, power, n_points):
