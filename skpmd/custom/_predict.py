@@ -22,6 +22,7 @@ from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.custom._distributions import function_of
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import (
+    POINTWISE,
     check_sum,
     count,
     parts_of_table,
@@ -37,7 +38,6 @@ from skpmd.engine.particles import random_draws
 _N_DRAWS = 4000
 # All rows have the same stream of random numbers: a row's answer is then that of the row alone.
 _SEED = 0
-_POINTWISE = "log_likelihood_pointwise"
 _TARGETS = {  # Functions that predictions need, and what they return.
     "predict_mean": "predict_mean(theta, X), the mean of y for each particle and row, (m, n)",
     "sample_targets": "sample_targets(theta, X, rng), a y drawn for each particle and row, (m, n)",
@@ -225,7 +225,7 @@ class CustomPredictions:
         densities = Densities(
             model.log_prior,
             lambda theta: model.log_likelihood(theta, batch),
-            lambda theta: pointwise_table(model, self._function(_POINTWISE), theta, batch),
+            lambda theta: pointwise_table(model, self._function(POINTWISE), theta, batch),
         )
         with self._threads():
             return closing_rows(
@@ -329,7 +329,7 @@ class CustomPredictions:
 
     def _density_table(self, model, theta, batch):
         """Log-likelihood of each row of a batch under each particle, (m, n)."""
-        pointwise = self._function(_POINTWISE)
+        pointwise = self._function(POINTWISE)
         table = pointwise_table(model, pointwise, theta, batch)
         if self.log_likelihood is not None:
             check_sum(table, model.log_likelihood(theta, batch), pointwise)

@@ -17,7 +17,7 @@ from skpmd._runtime.threads import each
 from skpmd.custom._model import AT_ONCE, parts_of, refuse_no_numbers
 
 _ROUNDING = 1e-8  # Of a sum over rows.
-_POINTWISE = "log_likelihood_pointwise"
+POINTWISE = "log_likelihood_pointwise"
 _N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
@@ -65,13 +65,16 @@ def is_frame(X):
 
 def check_numbers(X):
     """ValueError where a column of numbers of a data frame has one that is missing or infinite."""
-    for name in X.columns:
-        dtype = X[name].dtype
-        kind = getattr(dtype, "kind", "f" if getattr(dtype, "is_numeric", bool)() else "O")
-        if kind in "fiu":
-            column = X[[name]]
-            with naming_missing(column, None):
-                check_array(column, dtype=np.float64, input_name="X")
+    places = [j for j, dtype in enumerate(X.dtypes) if _is_number(dtype)]
+    if places:
+        numbers = _safe_indexing(X, places, axis=1)  # By place, for names may come twice.
+        with naming_missing(numbers, None):
+            check_array(numbers, dtype=np.float64, input_name="X")
+
+
+def _is_number(dtype):
+    """Whether a type of a column is one of numbers; those of Polars have a method for it."""
+    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "fiu"
 
 
 def select(values, rows):
@@ -132,12 +135,12 @@ def likelihood_of(log_likelihood, pointwise):
 
     def summed(theta, X, y, sample_weight):
         n = None if X is None and y is None else len(sample_weight)
-        table = values_table(_POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
+        table = values_table(POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
         with np.errstate(over="ignore", invalid="ignore"):  # What is no number is refused later.
             # Rows that only the function knows have no weights.
             return table.sum(axis=1) if n is None else table @ sample_weight
 
-    return _POINTWISE, summed
+    return POINTWISE, summed
 
 
 def pointwise_table(model, pointwise, theta, batch):
@@ -152,9 +155,9 @@ def pointwise_table(model, pointwise, theta, batch):
 
     def of(some):
         values = pointwise(with_names(some, model.variables), batch.X, batch.y)
-        table = values_table(_POINTWISE, values, len(some), count(batch), by_targets=False)
+        table = values_table(POINTWISE, values, len(some), count(batch), by_targets=False)
         wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
-        refuse_no_numbers(_POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
+        refuse_no_numbers(POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
         return table
 
     return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
@@ -173,7 +176,7 @@ def check_sum(table, whole, pointwise):
         )
     i = int(is_close.argmin())
     raise ValueError(
-        f"log_likelihood is not the sum of {_POINTWISE} over the rows: {whole[i]:.8g} and "
+        f"log_likelihood is not the sum of {POINTWISE} over the rows: {whole[i]:.8g} and "
         f"{sums[i]:.8g} under one particle. Make the two agree, constants included, or set "
         "log_likelihood=None, which takes the sum."
     )
