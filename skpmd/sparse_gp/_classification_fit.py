@@ -11,7 +11,6 @@ from skpmd._base.utils import as_generator
 from skpmd._rows.rows import Rows, sortable, taken, without_copies
 from skpmd._runtime.call import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
-from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage
 from skpmd.engine.particles import effective_sample_size, equal_log_weights
 from skpmd.posterior import Posterior
@@ -30,9 +29,10 @@ from skpmd.sparse_gp._classification_evidence import (
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._descent import SHARE
+from skpmd.sparse_gp._draws import around
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, rows_so_far
 from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search, check_signal
-from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
+from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._logit import LogitSparseGP
 
@@ -145,11 +145,9 @@ def _positions(parameters, covariance, prior, subset, theta, n_processes, rng):
         search = KernelSearch(covariance, subset, n_processes, parameters.jitter, log_prior)
         return search.value(one)[1]
 
-    proposal = proposal_around(slope_at, theta)
-    draws = draw(proposal, m + m % 2, rng)[:m]
-    draws = np.clip(draws, *covariance.kernel.bounds.T)
+    draws, log_proposal = around(slope_at, theta, m, covariance.kernel.bounds, rng)
     log_target = prior.log_density(draws) + np.array([log_prior(one)[0] for one in draws])
-    return draws, log_density(proposal, draws) - log_target
+    return draws, log_proposal - log_target
 
 
 def update(parameters, state, data, n_processes):

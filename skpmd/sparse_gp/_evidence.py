@@ -10,7 +10,7 @@ import numpy as np
 
 from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
-from skpmd.sparse_gp._model import MIN_NOISE, Process, blocks_of
+from skpmd.sparse_gp._model import MIN_NOISE, blocks_of
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
@@ -47,36 +47,6 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     W = 0.5 * (alpha @ alpha.T - t * W)
     d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
     return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
-
-
-class ExactProcess(Process):
-    """Hyperparameters of an exact process on few rows, whose log marginal likelihood weighs them.
-
-    ``prior`` is a `HyperPrior` and ``sample`` holds all rows. Batches are not looked at.
-    """
-
-    def __init__(self, covariance, prior, sample):
-        self.covariance, self.prior, self.sample = covariance, prior, sample
-
-    def log_likelihood(self, theta, batch=None):
-        """Log marginal likelihoods (m,) of all rows; -inf where there is none."""
-
-        def of(one):
-            return log_marginal_likelihood(self.covariance, one, self.sample, gradient=False)
-
-        with np.errstate(all="ignore"):
-            return np.array(each(of, theta))
-
-    def log_joint_and_gradient(self, theta):
-        """Log joint densities (m,) and their gradients (m, d)."""
-
-        def of(one):
-            return log_marginal_likelihood(self.covariance, one, self.sample)
-
-        with np.errstate(all="ignore"):
-            values, slopes = zip(*each(of, theta), strict=True)
-        by_prior = [self.prior.slope(one) for one in theta]
-        return np.array(values) + self.log_prior(theta), np.array(slopes) + np.array(by_prior)
 
 
 def squared_errors(covariance, theta, sample):

@@ -1,9 +1,11 @@
 """What speaks against the kernel that a search has found, and against the inducing inputs."""
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd._base.utils import as_generator, warn
 from skpmd._rows.rows import distinct
+from skpmd._runtime.threads import each
 from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
 from skpmd.sparse_gp._descent import maximise_evidence
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
@@ -217,3 +219,39 @@ def _are_inducing(X, inducing):
     """Whether each row of X is an inducing input."""
     which = distinct(np.concatenate([inducing, X]))[1]
     return np.isin(which[len(inducing) :], which[: len(inducing)])
+
+
+# Of up to so many rows so many particles have their exact evidence. The first number is the largest
+# difference that is let pass, in nats; the second the largest standard deviation of it, which is
+# what the mean of a hyperparameter is off by at most, in standard deviations, to first order.
+_EXACT_ROWS, _EXACT_PARTICLES, _MAX_OFF, _MAX_SPREAD = 2000, 16, 0.5, 0.5
+
+
+def exact_findings(model, theta, sample):
+    """Sentences where the posterior of an exact process is another, of equal particles (m, d).
+
+    ``sample`` holds all rows. The evidence of the exact process is that by neighbours times the
+    mean of exp(d) over the posterior, d being the difference of the log likelihoods there, and the
+    exact posterior has the weights exp(d).
+    """
+    if len(sample.y) > _EXACT_ROWS:
+        return []
+    theta = theta[:: -(-len(theta) // _EXACT_PARTICLES)]
+    with np.errstate(all="ignore"):
+        exact = np.array(each(
+            lambda one: log_marginal_likelihood(model.covariance, one, sample, gradient=False),
+            theta,
+        ))  # fmt: skip
+        off = exact - model.log_likelihood(theta, model.all_rows())
+    off = off[np.isfinite(off)]
+    if not len(off):
+        return []
+    shift, spread = logsumexp(off) - np.log(len(off)), off.std()
+    if abs(shift) < _MAX_OFF and spread < _MAX_SPREAD:
+        return []
+    return [
+        f"the evidence of the exact process is larger by {shift:.3g} nats than that by neighbours, "
+        f"and the logs of particles' weights are off by {spread:.2g}: intervals of hyperparameters "
+        "and the evidence are not those of the kernel. Raise n_neighbors, or fit 500 rows, for "
+        "which the likelihood is exact."
+    ]

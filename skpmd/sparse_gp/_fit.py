@@ -1,5 +1,6 @@
 """Fits of a Gaussian process: what the estimator has learned, and how rows are added to it."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +33,14 @@ from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
-from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
+from skpmd.sparse_gp._draws import (
+    Target,
+    draw_around,
+    draw_from_posterior,
+    resampled,
+    states_of_posterior,
+)
+from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,
@@ -46,9 +53,8 @@ from skpmd.sparse_gp._hyperparameters import (
     new_covariance,
     new_model,
 )
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
+from skpmd.sparse_gp._hyperprior import HyperPrior, Shrunk
 from skpmd.sparse_gp._inducing import extended
-from skpmd.sparse_gp._kernel_posterior import states_of_kernels
 from skpmd.sparse_gp._left_out import log_density
 from skpmd.sparse_gp._model import SparseGP
 
@@ -120,19 +126,15 @@ def initialise(parameters, data, rng):
     if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:
-
-        def evidence(one, gradient):
-            return log_marginal_likelihood(covariance, one, sample, gradient)
-
-        def drawn():
-            n = len(sample.weight)
-            if m == 1 or not len(theta) or n > FEW_ROWS or n < len(whole.weight):
-                return draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
-            weak = covariance.is_fast and parameters.search.hyperprior is None
-            its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
-            return draw_posterior(evidence, its, theta, m, n, rng)
-
-        positions = drawn()
+        n, its = len(sample.weight), prior
+        is_few = n <= FEW_ROWS and n == len(whole.weight)
+        if is_few and covariance.is_fast and parameters.search.hyperprior is None:
+            its = Shrunk(covariance.kernel, sample)
+        target = Target(its, partial(log_marginal_likelihood, covariance, sample=sample))
+        if is_few:
+            positions = draw_from_posterior(target, theta, n, m, rng)
+        else:
+            positions = draw_around(target, theta, m, rng)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = equal_log_weights(m)
@@ -177,10 +179,12 @@ def fit_kernels(parameters, data):
     state, rows = initialise(parameters, data, rng)
     model, m = state.model, len(state.particles.theta)
     sample = take(Population(rows), len(data.y), rng)
-    exact = ExactProcess(model.covariance, model.prior, sample)
+    exact = partial(log_marginal_likelihood, model.covariance, sample=sample)
     with bar_of_rounds() as report:
-        outcome = drive(states_of_kernels(exact, m, rng), report)
-    positions, zero = resampled(outcome.particles, m, rng), np.zeros(m)
+        states = states_of_posterior(Target(model.prior, exact), state.theta, len(data.y), m, rng)
+        outcome = drive(states, report)
+    found, zero = outcome.particles, np.zeros(m)
+    positions = resampled(found.log_ratio, found.theta, m, rng)
     particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, rows.whole(), 0.0, 1.0, still, rng)

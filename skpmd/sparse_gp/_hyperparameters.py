@@ -16,10 +16,9 @@ from skpmd.sparse_gp._covariance import KernelCovariance, theta_limits
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
 from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
-from skpmd.sparse_gp._few_rows import scales_of
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
-from skpmd.sparse_gp._starts import widened, with_other_noise
+from skpmd.sparse_gp._starts import scales_of, widened, with_other_noise
 from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows

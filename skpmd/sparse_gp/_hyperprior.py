@@ -1,15 +1,25 @@
-"""Distribution of a kernel's hyperparameters: its prior, and draws from a subset's posterior."""
+"""Distributions of a kernel's hyperparameters before any row: the user's, and a weak one.
+
+Without a prior of the user's the kernel of few rows has a weak one, in units of the data:
+
+* the noise's standard deviation is half-normal, of the scale of y;
+* the log of an amplitude is normal around the log variance of y;
+* the log of a length scale is that of a common one and a deviation of its own. The common one is
+  normal around 1.5 times the root of the number of columns, in standard deviations of each. The
+  deviations are normal with a scale that the rows decide on, .03 to .7 of a unit: length scales are
+  alike until the rows pay for more.
+"""
 
 import numpy as np
 
-from skpmd._runtime.call import phase
-from skpmd._runtime.threads import each
-from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.particles import resample, weights
+from skpmd.sparse_gp._covariance import kinds
+from skpmd.sparse_gp._starts import scales_of
 
-_DF = 10.0  # Degrees of freedom of the proposal.
-_DRAWS = 20  # Draws from it for each particle.
-_STEP = 1e-4  # Step of the differences that approximate second derivatives.
+_NOISE = 1.0  # Scale of the noise's sd, in sds of y.
+_AMPLITUDE_SD = 1.5
+_LENGTH, _LENGTH_SD = np.log(1.5), 1.2
+_SPREAD, _SPREAD_SD = np.log(0.15), 1.5  # Of the log of the deviations' scale.
+_LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
 
 
 class HyperPrior:
@@ -61,92 +71,103 @@ class HyperPrior:
         length = (high - low)[np.isfinite(high - low) & (high > low)]
         return np.where(inside, -np.log(length).sum(), -np.inf)
 
-    def slope(self, theta, step=1e-5):
-        """Gradient (d,) of the log density at one point, by differences; 0 where it has none."""
+    def inward(self, u):
+        """Theta (m, d) of coordinates: they are theta."""
+        return u
+
+    def outward(self, theta):
+        """Coordinates (d,) of theta."""
+        return theta
+
+    def slope(self, theta, slope, step=1e-5):
+        """Gradient (d,) of the log posterior, given that of the log likelihood.
+
+        That of the prior is found by differences, and 0 where it has none.
+        """
         steps = step * np.eye(len(theta))
         with np.errstate(all="ignore"):
             ahead, behind = self.log_density(theta + steps), self.log_density(theta - steps)
-            slope = (ahead - behind) / (2.0 * step)
-        return np.where(np.isfinite(slope), slope, 0.0)
+            own = (ahead - behind) / (2.0 * step)
+        return slope + np.where(np.isfinite(own), own, 0.0)
 
 
-@phase("draws of hyperparameters")
-def draw_around(evidence, bounds, prior, theta, m, rng):
-    """The best hyperparameters, and draws of their posterior around them.
+class Shrunk:
+    """The weak prior of the module's text for a fast kernel, in coordinates in which it is simple.
 
-    Draws from a Student proposal, with the curvature of the log evidence of a few rows, are weighed
-    by it and resampled. The evidence of many rows may have refined theta away from the mode of
-    those: their log likelihood is then tilted by its slope at theta, which makes theta a mode and
-    leaves the curvature. The result, of shape (m, d), begins with theta.
-
-    ``evidence(theta, gradient)`` is the log evidence of the few rows at theta (d,), and with
-    ``gradient`` its slope too; ``bounds`` (d, 2) are those of the hyperparameters.
+    With several length scales these are in units of the deviations' scale, and the common one and
+    the log of that scale are two more coordinates at the end. Theta is clipped to the kernel's
+    bounds.
     """
-    if m == 1 or not len(theta):
-        return np.tile(theta, (m, 1))
 
-    def slope_at(one):
-        return evidence(one, True)[1]
-
-    slope = slope_at(theta)
-    proposal = proposal_around(slope_at, theta)
-    draws = draw(proposal, _DRAWS * m, rng)
-    low, high = bounds.T
-    draws = np.clip(draws, low, high)
-    values = each(lambda one: evidence(one, False), draws)
-    # At a bound of theta a slope that points outwards is that of the mode.
-    outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
-    tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
-    log_prior = prior.log_density(draws)
-    if not np.isfinite(log_prior).any():
-        raise ValueError(
-            "hyperprior has no mass at any draw around the fitted hyperparameters "
-            f"{np.exp(theta)}: widen it, or set n_particles=1, which does without it."
+    def __init__(self, kernel, sample):
+        start, variance = scales_of(sample)
+        self._noise, amplitude, scales = (
+            np.flatnonzero(kinds(kernel) == one)
+            for one in ("noise_level", "constant_value", "length_scale")
         )
-    log_weight = np.array(values) - tilt
-    log_weight += log_prior - log_density(proposal, draws)
-    if not np.isfinite(log_weight).any():
-        return np.tile(theta, (m, 1))
-    weight = np.exp(log_weight - log_weight.max())
-    chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
-    return np.concatenate([theta[None], draws[chosen]])
+        d, self._scales = len(kernel.theta), scales
+        self._limits = kernel.bounds.T
+        self._middle, log_variance = np.zeros(d), np.log(variance)  # Where theta has its middle.
+        self._middle[self._noise] = log_variance + 2.0 * np.log(_NOISE)
+        self._middle[amplitude] = log_variance / max(len(amplitude), 1)
+        self._middle[scales] = np.log(start) if len(scales) > 1 else np.log(start).mean()
+        # The normal coordinates: all but the noise.
+        self._mean, self._sd = np.zeros(d), np.ones(d)
+        self._sd[amplitude] = _AMPLITUDE_SD
+        if len(scales) > 1:
+            self._mean = np.append(self._mean, [_LENGTH, _SPREAD])
+            self._sd = np.append(self._sd, [_LENGTH_SD, _SPREAD_SD])
+        else:
+            self._mean[scales], self._sd[scales] = _LENGTH, _LENGTH_SD
+        self._normal = np.delete(np.arange(len(self._mean)), self._noise)
+        self.bounds = np.tile([-np.inf, np.inf], (len(self._mean), 1))
 
+    def inward(self, u):
+        """Theta (m, d) of coordinates (m, k)."""
+        return np.clip(self._free(u), *self._limits)
 
-def resampled(particles, m, rng):
-    """Equally weighted hyperparameters, (m, d), of weighted ones."""
-    return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
+    def _free(self, u):
+        theta = u[:, : len(self._middle)].copy()
+        if len(self._scales) > 1:
+            theta[:, self._scales] *= np.exp(np.minimum(u[:, -1:], _MAX_LOG))
+            theta[:, self._scales] += u[:, -2:-1]
+        return theta + self._middle
 
+    def outward(self, theta):
+        """Coordinates (k,) of theta (d,)."""
+        u = theta - self._middle
+        if len(self._scales) < 2:
+            return u
+        common, spread = np.median(u[self._scales]), max(u[self._scales].std(), np.exp(_SPREAD))
+        u[self._scales] = (u[self._scales] - common) / spread
+        return np.append(u, [common, np.log(spread)])
 
-def proposal_around(slope_at, theta):
-    """Student proposal around a mode, given the slope of the log density at any theta."""
-    return Proposal(theta, _factor(slope_at, theta), _DF)
+    def sample(self, rng, m):
+        """Draws (m, k) of the prior."""
+        u = self._mean + self._sd * rng.standard_normal((m, len(self._mean)))
+        u[:, self._noise] = 2.0 * np.log(np.abs(rng.standard_normal((m, len(self._noise)))))
+        return u
 
+    def log_density(self, u):
+        """Log density (m,)."""
+        z = ((u - self._mean) / self._sd)[:, self._normal]
+        of_normal = -0.5 * (z**2 + _LOG_TWO_PI).sum(axis=1) - np.log(self._sd[self._normal]).sum()
+        log_square = u[:, self._noise]  # Of a standard normal variable.
+        with np.errstate(over="ignore"):
+            of_noise = 0.5 * (log_square - np.exp(log_square) - _LOG_TWO_PI)
+        return of_normal + of_noise.sum(axis=1)
 
-def _factor(slope_at, theta):
-    """Cholesky factor of the inverse curvature; no direction wider than sd 1 in the logs.
-
-    A direction of which the rows say nothing has no curvature, and that of a parameter at its bound
-    may have the wrong sign.
-    """
-    d = len(theta)
-    steps = _STEP * np.eye(d)
-    slopes = each(lambda step: slope_at(theta + step), [*steps, *-steps])
-    with np.errstate(invalid="ignore"):
-        hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
-    root = root_of_curvature(hessian)
-    return np.linalg.cholesky(root @ root.T)
-
-
-def root_of_curvature(hessian):
-    """Square root (d, d) of the inverse curvature, none of whose directions is wider than one.
-
-    At an edge a curvature may have the wrong sign. Where columns are huge or tiny beyond reason,
-    rounding leaves no number.
-    """
-    values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (hessian + hessian.T)))
-    return vectors / np.sqrt(np.maximum(values, 1.0))
-
-
-def squares(proposal, theta):
-    """Squared distances (m,) from the mean of a proposal, in its standard deviations."""
-    return (np.linalg.solve(proposal.factor, (theta - proposal.mean).T) ** 2).sum(axis=0)
+    def slope(self, u, slope):
+        """Gradient (k,) of the log posterior at u, given that of the log likelihood by theta."""
+        theta, (low, high) = self._free(u[None])[0], self._limits
+        slope = np.where((theta > low) & (theta < high), slope, 0.0)
+        by_u = -(u - self._mean) / self._sd**2
+        by_u[self._noise] = 0.5 * (1.0 - np.exp(np.minimum(u[self._noise], _MAX_LOG)))
+        scales = self._scales
+        if len(scales) > 1:
+            scale = np.exp(min(u[-1], _MAX_LOG))
+            by_u[-2] += slope[scales].sum()
+            by_u[-1] += scale * (slope[scales] @ u[scales])
+            slope[scales] *= scale
+        by_u[: len(slope)] += slope
+        return by_u

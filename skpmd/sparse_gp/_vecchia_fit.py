@@ -15,13 +15,14 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
+from skpmd.sparse_gp._draws import Target, draw_around, resampled, states_of_posterior
 from skpmd.sparse_gp._evidence import left_out
+from skpmd.sparse_gp._findings import exact_findings
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
+from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._inducing import choose
-from skpmd.sparse_gp._kernel_posterior import exact_findings, states_by_neighbours
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 
@@ -158,9 +159,11 @@ def _with_particles(parameters, state):
     n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
     m = n_particles(parameters, state.model.covariance.kernel, n, n)
     if parameters.weighting == "posterior":
+        target = _target(state.model, np.arange(n))
         with bar_of_rounds() as report:
-            outcome = drive(states_by_neighbours(state.model, np.arange(n), theta, m, rng), report)
-        positions = resampled(outcome.particles, m, rng)
+            outcome = drive(states_of_posterior(target, theta, n, m, rng), report)
+        found = outcome.particles
+        positions = resampled(found.log_ratio, found.theta, m, rng)
     else:
         positions = _drawn(parameters, state.model, theta, m, rng)
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
@@ -184,6 +187,11 @@ def _with_particles(parameters, state):
 def _drawn(parameters, model, theta, m, rng):
     """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
     rows = some_rows(len(model.sites.weight), parameters.search.n_subset if m > 1 else 0, rng)
+    return draw_around(_target(model, rows), theta, m, rng)
+
+
+def _target(model, rows):
+    """The posterior of hyperparameters given the likelihood of some rows."""
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
 
     def evidence(one, gradient):
@@ -191,7 +199,7 @@ def _drawn(parameters, model, theta, m, rng):
             return model.gradient(one, rows, batch.weight)
         return model.log_likelihood(one[None], batch)[0]
 
-    return draw_around(evidence, model.covariance.kernel.bounds, model.prior, theta, m, rng)
+    return Target(model.prior, evidence)
 
 
 @phase("weights of particles")
