@@ -34,19 +34,17 @@ from skpmd.sparse_gp._merge import described, disagreement, distances, merged, r
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._vecchia_fit import (
-    fit_full_scale,
-    fit_vecchia,
+    fit_near,
     left_out_findings,
     posterior_findings,
-    update_full_scale,
-    update_vecchia,
+    update_near,
 )
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {
     "auto": (fit_chosen, None),
-    "vecchia": (fit_vecchia, update_vecchia),
-    "full_scale": (fit_full_scale, update_full_scale),
+    "vecchia": (fit_near, update_near),
+    "full_scale": (fit_near, update_near),
 }
 _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 PROCESS_CONSTRAINTS = {

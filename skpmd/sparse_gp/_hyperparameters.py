@@ -227,7 +227,8 @@ def n_particles(parameters, kernel, n_rows, n_stored):
     if parameters.weighting == "posterior":
         return _POSTERIOR_PARTICLES
     is_meant = parameters.search.optimizer is None or not kernel.n_dims
-    if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
+    is_costly = parameters.form.approximation == "full_scale"
+    if is_meant or is_costly or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
     return int(np.clip(_MAX_STORED // n_stored, 1, most))

@@ -19,7 +19,6 @@ from skpmd.sparse_gp._draws import Target, draw_around, resampled, states_of_pos
 from skpmd.sparse_gp._evidence import left_out
 from skpmd.sparse_gp._findings import exact_findings
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
-from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._inducing import choose
@@ -42,7 +41,7 @@ _NOISE_BOUNDS = 4e-10, 1e-6
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
-def fit_vecchia(parameters, data):
+def fit_near(parameters, data):
     """The state after a fit to all rows."""
     rng = as_generator(parameters.random_state)
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
@@ -52,14 +51,14 @@ def fit_vecchia(parameters, data):
     return _fitted(parameters, retained, scaler, sample, rows.total, rng)
 
 
-def update_vecchia(parameters, state, data):
+def update_near(parameters, state, data):
     """The state after one call's rows of a stream, which are retained as far as there is room.
 
     The kernel is fitted anew, from where it was, whenever there are twice as many distinct rows as
     when it was last.
     """
     if state is None:
-        return fit_vecchia(parameters, data)
+        return fit_near(parameters, data)
     size, seen = data.weight.sum(), state.stream.seen
     left = left_of_past(parameters.options, seen, size)
     if left is None:
@@ -72,7 +71,8 @@ def update_vecchia(parameters, state, data):
     sites = retained.rows
     if retained.n_rows < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
-        return state._replace(model=state.model.of(sites), stream=stream, retained=retained)
+        state = state._replace(model=state.model.of(sites), stream=stream, retained=retained)
+        return _with_inducing_if_asked(parameters, state)
     y = scaler.inverse_transform(sites.y)
     new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
@@ -181,7 +181,8 @@ def _with_particles(parameters, state):
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
         log_weights = _stacked(state.model, positions, scored)
-    return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+    state = with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+    return _with_inducing_if_asked(parameters, state)
 
 
 def _drawn(parameters, model, theta, m, rng):
@@ -212,9 +213,8 @@ def _stacked(model, positions, rows):
 def posterior_findings(state):
     """Sentences where the posterior of kernels by neighbours is not that of the exact process."""
     model, sample = state.model, state.sample
-    if not isinstance(model, VecchiaGP) or not np.isclose(
-        sample.weight.sum(), model.sites.weight.sum()
-    ):
+    is_near = model.approximation == "vecchia"
+    if not is_near or not np.isclose(sample.weight.sum(), model.sites.weight.sum()):
         return []
     return exact_findings(model, state.particles.theta, sample)
 
@@ -224,8 +224,8 @@ def left_out_findings(state):
 
     With neighbours that is said by the best particle, and of few rows by the average over all.
     """
-    model = getattr(state.model, "rows", state.model)  # Inducing inputs have no part in it.
-    if isinstance(model, VecchiaGP):
+    model = state.model
+    if isinstance(model, VecchiaGP):  # Inducing inputs have no part in it.
         n = len(model.sites.weight)
         rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
         found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
@@ -249,56 +249,34 @@ def left_out_findings(state):
     ]
 
 
-# Neighbours of a prediction by default: fewer than where there are no inducing inputs.
-_N_PREDICTION = 50
-# Inducing inputs by default: this share of the rows, inside these numbers, and fewer where rows are
-# many, so that no more numbers are held in memory.
+# Inducing inputs beside neighbours by default: this share of the rows, inside these numbers, and
+# fewer where rows are many, so that no more numbers are held in memory.
 _SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_NUMBERS = 0.4, 1000, 3000, 100, 1 << 25
 
 
-def fit_full_scale(parameters, data):
-    """The state after a fit to all rows; the kernel is that of neighbours."""
-    parameters = _with_number(parameters)
-    return with_inducing(parameters, fit_vecchia(parameters, data))
-
-
-def update_full_scale(parameters, state, data):
-    """The state after one call's rows of a stream, which are retained as far as there is room."""
-    if state is None:
-        return fit_full_scale(parameters, data)
-    before = state._replace(model=state.model.rows)
-    after = update_vecchia(parameters, before, data)
-    return state if after is before else with_inducing(parameters, after)
+def _with_inducing_if_asked(parameters, state):
+    is_asked = parameters.form.approximation == "full_scale"
+    return with_inducing(parameters, state) if is_asked else state
 
 
 @phase("pass with inducing inputs")
 def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
-    positions, rng = state.particles.theta, state.stream.rng
-    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
+    theta, rng = state.particles.theta, state.stream.rng
+    model = new_full_scale(parameters, state.model, state.theta, len(theta), rng)
     write(f"one pass with {model.n_inducing} inducing inputs")
-    particles = state.particles._replace(block=model.prior_block(positions))
-    still = mirror.Settings(rejuvenation="never")
-    particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
+    block = model.statistics(theta, None, model.all_rows())
+    particles = state.particles._replace(block=block)
     return state._replace(model=model, stream=state.stream._replace(particles=particles))
 
 
-def _with_number(parameters):
-    """The parameters with a number of particles: one by default, for predictions cost much."""
-    if parameters.n_particles != "auto" or parameters.weighting == "posterior":
-        return parameters
-    return parameters.replaced(n_particles=1)
-
-
-def new_full_scale(parameters, rows, theta, n_particles, rng):
-    """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
-    sites, n = rows.sites, parameters.form.n_inducing
+def new_full_scale(parameters, model, theta, n_particles, rng):
+    """The process by neighbours with some of its rows as inducing inputs."""
+    sites, n = model.sites, parameters.form.n_inducing
     n = n_beside(len(sites.weight), n_particles) if n == "auto" else n
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
-    inducing = choose(parameters.form.inducing_init, sample, n, rows.covariance, theta, rng)
-    n_nearest = parameters.form.n_neighbors
-    n_nearest = _N_PREDICTION if n_nearest == "auto" else n_nearest
-    return FullScaleGP(rows, inducing, parameters.form.jitter, n_nearest)
+    inducing = choose(parameters.form.inducing_init, sample, n, model.covariance, theta, rng)
+    return model.with_inducing(inducing, parameters.form.jitter)
 
 
 def n_beside(n_rows, n_particles):
