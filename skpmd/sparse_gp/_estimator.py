@@ -26,7 +26,12 @@ from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, S
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
-from skpmd.sparse_gp._findings import kernel_findings, warn_of_open_variance
+from skpmd.sparse_gp._findings import (
+    kernel_findings,
+    left_out_findings,
+    posterior_findings,
+    warn_of_open_variance,
+)
 from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
 from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._inducing import INITS
@@ -35,8 +40,6 @@ from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._vecchia_fit import (
     fit_near,
-    left_out_findings,
-    posterior_findings,
     update_near,
 )
 
@@ -623,6 +626,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
     def approximation_(self) -> str:
         """The approximation taken."""
         return self._state.model.approximation
+
+    def __sklearn_tags__(self):
+        """Tags: predictions before a fit are those of the prior; several targets."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.multi_output = self.likelihood == "gaussian"
+        return tags
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):

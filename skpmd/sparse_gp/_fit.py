@@ -34,6 +34,8 @@ from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._draws import (
+    HyperPrior,
+    Shrunk,
     Target,
     draw_around,
     draw_from_posterior,
@@ -53,7 +55,6 @@ from skpmd.sparse_gp._hyperparameters import (
     new_covariance,
     new_model,
 )
-from skpmd.sparse_gp._hyperprior import HyperPrior, Shrunk
 from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._left_out import log_density
 from skpmd.sparse_gp._model import SparseGP

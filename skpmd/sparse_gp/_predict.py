@@ -393,13 +393,6 @@ class GaussianProcessPredictions:
         refuse_overflows("X", X)
         return X
 
-    def __sklearn_tags__(self):
-        """Tags: predictions before a fit are those of the prior; several targets."""
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.target_tags.multi_output = self.likelihood == "gaussian"
-        return tags
-
     def _weights(self):
         """Weights of the particles that have any."""
         return self._state.weights if self.__sklearn_is_fitted__() else np.ones(1)

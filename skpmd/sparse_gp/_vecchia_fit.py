@@ -3,7 +3,6 @@
 import copy
 
 import numpy as np
-from scipy.stats import norm
 
 from skpmd._base.retained import RetainedRows, left_of_past
 from skpmd._base.steps import Records, Stream, bar_of_rounds
@@ -15,12 +14,9 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._draws import Target, draw_around, resampled, states_of_posterior
-from skpmd.sparse_gp._evidence import left_out
-from skpmd.sparse_gp._findings import exact_findings
+from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around, resampled, states_of_posterior
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
-from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior
+from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
@@ -28,9 +24,6 @@ from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 # The step that records a fit takes so many rows, with one particle as few as those whose
 # predictions weigh particles in stacking.
 _WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
-# Intervals of this level for so many rows, from all others, are held against their targets; where
-# they hold a smaller share a warning follows.
-_CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 # The default kernel has one of these shapes, which the likelihood chooses; the second is one of the
 # rough ones. Its shortest length scales, in units of where they start, are this over the number of
 # rows: few show no fine detail.
@@ -208,45 +201,6 @@ def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
     scores = np.array([model.log_density_left_out(one, rows) for one in positions])
     return stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
-
-
-def posterior_findings(state):
-    """Sentences where the posterior of kernels by neighbours is not that of the exact process."""
-    model, sample = state.model, state.sample
-    is_near = model.approximation == "vecchia"
-    if not is_near or not np.isclose(sample.weight.sum(), model.sites.weight.sum()):
-        return []
-    return exact_findings(model, state.particles.theta, sample)
-
-
-def left_out_findings(state):
-    """Sentences where rows are further from what all others say of them than they should be.
-
-    With neighbours that is said by the best particle, and of few rows by the average over all.
-    """
-    model = state.model
-    if isinstance(model, VecchiaGP):  # Inducing inputs have no part in it.
-        n = len(model.sites.weight)
-        rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
-        found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
-        y, remedy = model.sites.y[rows], "n_restarts_optimizer or n_neighbors"
-    else:
-        n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
-        if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
-            return []
-        found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
-        found = [one for one in found if one is not None]
-    if n < _MIN_CHECKED or not found:
-        return []
-    below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
-    # Targets have one noise in common, so that each is asked for by itself.
-    coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean(axis=0).min()
-    if coverage >= _MIN_COVERAGE:
-        return []
-    return [
-        f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
-        f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
-    ]
 
 
 # Inducing inputs beside neighbours by default: this share of the rows, inside these numbers, and

@@ -15,9 +15,8 @@ from sklearn.gaussian_process.kernels import (
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._draws import Target, draw_from_posterior
-from skpmd.sparse_gp._hyperprior import HyperPrior, Shrunk
-from skpmd.sparse_gp._vecchia_fit import left_out_findings
+from skpmd.sparse_gp._draws import HyperPrior, Shrunk, Target, draw_from_posterior
+from skpmd.sparse_gp._findings import left_out_findings
 
 
 def on_a_grid(kernel, X, y, n=45):

@@ -22,10 +22,9 @@ from skpmd.engine.particles import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._descent import maximise_evidence
-from skpmd.sparse_gp._draws import Target, draw_around
+from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import n_particles
-from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._model import SparseGP
 
 KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
