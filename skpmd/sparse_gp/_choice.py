@@ -12,8 +12,13 @@ from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data, take
-from skpmd.sparse_gp._descent import SHARE, descended, objective_of, searched
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import (
+    SHARE,
+    descended,
+    log_marginal_likelihood,
+    objective_of,
+    searched,
+)
 from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING
 from skpmd.sparse_gp._vecchia_fit import (

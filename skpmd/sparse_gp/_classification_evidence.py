@@ -15,8 +15,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._covariance import KernelCovariance, free_parts
 from skpmd.sparse_gp._data import Sample, take
-from skpmd.sparse_gp._descent import SEARCH, minimised
-from skpmd.sparse_gp._evidence import log_marginal_likelihood, sparse_evidence
+from skpmd.sparse_gp._evidence import SEARCH, log_marginal_likelihood, minimised, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
 from skpmd.sparse_gp._model import SEARCH_JITTER

@@ -28,8 +28,8 @@ from skpmd.sparse_gp._classification_evidence import (
 )
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Sample, take
-from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._draws import HyperPrior, around
+from skpmd.sparse_gp._evidence import SHARE
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, rows_so_far
 from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search, check_signal
 from skpmd.sparse_gp._inducing import choose

@@ -30,7 +30,7 @@ from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import Particles, effective_sample_size, resample, weights
 from skpmd.sparse_gp._covariance import kinds
-from skpmd.sparse_gp._descent import descended, objective_of
+from skpmd.sparse_gp._evidence import descended, objective_of
 from skpmd.sparse_gp._starts import scales_of
 
 _NOISE, _AMPLITUDE_SD = 1.0, 1.5  # Scale of the noise's sd in sds of y, and of a log.

@@ -8,8 +8,7 @@ from skpmd._base.utils import as_generator, warn
 from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
-from skpmd.sparse_gp._descent import maximise_evidence
-from skpmd.sparse_gp._evidence import left_out, log_marginal_likelihood
+from skpmd.sparse_gp._evidence import left_out, log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._hyperparameters import FEW_ROWS
 from skpmd.sparse_gp._starts import (
     column_scales,

@@ -32,7 +32,6 @@ from skpmd.engine.particles import (
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._draws import (
     HyperPrior,
     Shrunk,
@@ -42,7 +41,7 @@ from skpmd.sparse_gp._draws import (
     resampled,
     states_of_posterior,
 )
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import SHARE, log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,

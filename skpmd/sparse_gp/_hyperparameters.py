@@ -14,8 +14,15 @@ from sklearn.gaussian_process.kernels import (
 from skpmd._runtime.call import out_of_time, phase, write
 from skpmd.sparse_gp._covariance import KernelCovariance, theta_limits
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
-from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
+from skpmd.sparse_gp._evidence import (
+    PARTICLES,
+    SEARCH,
+    best_of,
+    maximise_evidence,
+    refine,
+    sparse_evidence,
+    student_weighed,
+)
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
 from skpmd.sparse_gp._starts import scales_of, widened, with_other_noise
@@ -154,11 +161,13 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     if noise is Student's.
     """
     optimizer, df = parameters.search.optimizer, parameters.student_df
+
+    def exact(some):
+        return SparseGP(covariance, None, some.X, "fitc", parameters.form.jitter)
+
     if optimizer is None or not covariance.kernel.n_dims:
         theta = covariance.kernel.theta
-        for _ in range(0 if df is None else _STUDENT_ROUNDS):
-            subset = _student_weighed(covariance, theta, subset, df)
-        return theta, subset
+        return theta, subset if df is None else student_weighed(exact(subset), theta, subset, df)
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts = parameters.search.n_restarts_optimizer
@@ -168,7 +177,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
         for _ in range(_STUDENT_ROUNDS):
             if out_of_time(SEARCH):
                 break
-            sample = _student_weighed(covariance, theta, sample, df)
+            sample = student_weighed(exact(sample), theta, sample, df, n_rounds=1)
             theta = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
     elif len(subset.y) > n_rows and not out_of_time(SEARCH):
         theta = maximise_evidence(
@@ -179,13 +188,6 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     if many and covariance.is_fast and not out_of_time(SEARCH):
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
-
-
-def _student_weighed(covariance, theta, sample, df):
-    """The sample with the noise that Student noise gives its errors under an exact process."""
-    error = squared_errors(covariance, theta, sample)
-    scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
-    return sample._replace(noise_factor=(df + error / scale) / (df + 1.0))
 
 
 def _refined(parameters, covariance, whole, theta, rng):

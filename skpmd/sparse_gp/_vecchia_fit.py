@@ -13,8 +13,8 @@ from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around, resampled, states_of_posterior
+from skpmd.sparse_gp._evidence import SHARE
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._inducing import choose

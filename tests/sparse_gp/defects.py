@@ -5,14 +5,14 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "a search among more rows knows nothing of the curvature",
-        "sparse_gp/_descent.py",
+        "sparse_gp/_evidence.py",
         "root = axes * np.sqrt(np.maximum(squares, _MIN_SQUARE * squares[-1]))",
         "root = axes",
         "sparse_gp/test_descent.py",
     ),
     Defect(
         "flat directions lead anywhere",
-        "sparse_gp/_descent.py",
+        "sparse_gp/_evidence.py",
         "radius = np.minimum(_STEPS, 1.0 / np.abs(root).max(axis=0))",
         "radius = np.full(len(start), np.inf)",
         "sparse_gp/test_descent.py",
@@ -152,7 +152,7 @@ DEFECTS = [
     ),
     Defect(
         "a search may leap into a corner of the bounds",
-        "sparse_gp/_descent.py",
+        "sparse_gp/_evidence.py",
         "scale = 1.0 / max(1.0, np.abs(slope).max())",
         "scale = 1.0",
         "sparse_gp/test_hard_cases.py",

@@ -21,9 +21,8 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.engine.particles import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import maximise_evidence
 from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._hyperparameters import n_particles
 from skpmd.sparse_gp._model import SparseGP
 
