@@ -230,7 +230,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
     log_prior = log_prior_of(parameters.search.kernel, kernel.theta)
 
     def search(rows):
-        return KernelSearch(covariance, rows, n_processes, parameters.jitter, log_prior)
+        return KernelSearch(covariance, rows, n_processes, parameters.form.jitter, log_prior)
 
     starts = starts_around(covariance, kernel.theta, parameters.search.n_restarts_optimizer, rng)
     bounds = kernel.bounds

@@ -28,7 +28,6 @@ from skpmd._rows.rows import taken
 from skpmd._rows.table import need_memory
 from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.sparse_gp._classification_fit import (
-    ClassifierParameters,
     much_open,
     update,
     with_results,
@@ -37,7 +36,8 @@ from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._estimator import PROCESS_CONSTRAINTS, ProcessResults
 from skpmd.sparse_gp._findings import at_independence
-from skpmd.sparse_gp._hyperparameters import Search
+from skpmd.sparse_gp._fit import GPParameters
+from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 
 
@@ -361,7 +361,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             refuse_rows(X, y, "the sites of its rows add up as they are")
             self._start_merge(estimators, ("jitter",))
             states, n = [one._state for one in estimators], n_shards(estimators)
-            state = merged(estimators, _n_processes(self.classes_))
+            state = merged(estimators)
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
             state, away = with_results(self._parameters(), state), distances(states, state)
@@ -378,7 +378,9 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         """The parameters as a record."""
         options = self._loop_options(kernel="gaussian", rejuvenation="never")
         search = self._record(Search, n_refine=0)
-        return self._record(ClassifierParameters, search=search, options=options)
+        form = self._record(Form, approximation="fitc", n_neighbors=0, reservoir_size=0)
+        of_y = {"alpha": 0.0, "normalize_y": False, "likelihood": "logistic", "df": None}
+        return self._record(GPParameters, search=search, form=form, options=options, **of_y)
 
     def _validated(self, X, y, reset):
         X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), reset=reset)

@@ -68,42 +68,43 @@ _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives 
 
 
 class GPState(NamedTuple):
-    """What an estimator has learned."""
+    """What an estimator has learned, by regression or classification."""
 
     model: SparseGP  # Covariance and inducing inputs.
-    scaler: Scaler  # Of y.
-    sample: Sample  # Rows that the kernel was fitted to.
     theta: np.ndarray  # (d,): Hyperparameters of the largest evidence.
-    stream: Stream  # Its particles are hyperparameters, and hold q(u) of each.
-    # (m,): Weights of the particles; None where those of the particle system are meant.
-    log_weights: np.ndarray | None
-    # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
-    alpha: float
+    stream: Stream  # Its particles are hyperparameters, one row for each process, and hold q(u).
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
+    # (m,): Weights of the particles; None where those of the particle system are meant.
+    log_weights: np.ndarray | None = None
+    scaler: Scaler | None = None  # Of y.
+    sample: Sample | None = None  # Rows that the kernel was fitted to.
+    # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
+    alpha: float = 0.0
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # With inducing inputs the `Data` so far, while there are few rows; with neighbours the `Sites`
     # of the model.
     retained: RetainedRows | None = None
     results: Results | None = None  # What the estimator shows.
+    converged: bool = True  # Whether iterations over the last labels have converged.
 
     @property
     def particles(self):
-        """Particles."""
+        """Particles, a row for each process."""
         return self.stream.particles
 
     @property
     def best(self):
-        """Place of the particle of the largest weight."""
-        return int(self.weights.argmax())
+        """Place of the first process of the particle of the largest weight."""
+        return self.model.n_processes * int(self.weights.argmax())
 
     @property
     def weights(self):
         """Weights of the particles in predictions, shape (m,)."""
-        known = self.particles.log_ratio if self.log_weights is None else self.log_weights
-        return weights(known)
+        of_rows = self.particles.log_ratio[:: self.model.n_processes]
+        return weights(of_rows if self.log_weights is None else self.log_weights)
 
     def conditional(self, i):
-        """q(u) of particle i, factored."""
+        """q(u) of one row of the particles, factored."""
         return self.model.conditional(self.particles.theta[i], self.particles.block[i])
 
 
