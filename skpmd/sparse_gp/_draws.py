@@ -45,12 +45,11 @@ _APART = 9.0  # Searches start from draws that lie so far from known optima, in 
 _KERNELS, _EFFECTIVE, _NARROW = 12, 30.0, 0.25
 _WIDE, _WIDER = 6, 1.5
 # Draws of a round for a posterior, and for predictions: with more rows than the first number an
-# evaluation takes long, and there are fewer, down to the last number.
+# evaluation takes long, and there are fewer, down to the last number. Rounds for a posterior end
+# where so many draws are effective, and at least one for each particle; those for predictions where
+# so many are for each, of which the prior has so many at first.
 _CHEAP_ROWS, _DRAWS, _DRAWS_FOR_PREDICTIONS = 120, (1000, 400), (240, 60)
-# Rounds for a posterior end where so many draws are effective, and so many at least for each
-# particle; those for predictions where so many are for each.
-_ENOUGH, _ENOUGH_FOR_EACH = 600.0, 2.0
-_FROM_PRIOR = 64  # Draws of the prior for predictions.
+_ENOUGH, _ENOUGH_FOR_EACH, _FROM_PRIOR = 600.0, 2.0, 64
 _RIDGE = 1e-8  # Of a covariance, relative to the squared widths of the prior's draws.
 _DF = 8.0  # Degrees of freedom of the mixture's proposals.
 _DF_AROUND, _DRAWS_AROUND = 10.0, 20  # Of the one round around the best, for each particle.

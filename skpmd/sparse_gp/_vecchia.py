@@ -42,11 +42,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._covariance import in_lengths
+from skpmd.sparse_gp._data import Sites
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient, regression_weights
 from skpmd.sparse_gp._model import (
     MIN_NOISE,
@@ -63,33 +63,6 @@ _MAX_JOINT = 3000  # Points predicted together are conditioned on so many rows a
 # Neighbours of a row, of a prediction, and of one where there are inducing inputs, by default.
 _N_LIKELIHOOD, _N_PREDICTION, _N_BESIDE = 20, 100, 50
 _AT_ONCE = 1 << 18  # Numbers that a thread holds of the neighbours of some rows: in its cache.
-
-
-class Sites(NamedTuple):
-    """Rows of distinct inputs, or of different noise at one, in the order of the likelihood."""
-
-    X: np.ndarray  # (n, p): Inputs.
-    y: np.ndarray  # (n, t): Weighted means of the targets.
-    noise_variance: np.ndarray  # (n,): Of each copy, beside the kernel's.
-    weight: np.ndarray  # (n,): How many copies there are.
-    squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
-
-    def select(self, places):
-        """Some of the rows."""
-        return Sites(*(column[places] for column in self))
-
-    def merged(self):
-        """The distinct rows, sorted, and the place of the first of each.
-
-        The squares of rows that become one are joined by those of their means about the new one.
-        """
-        first, which = distinct(np.column_stack([self.noise_variance, self.X]))
-        n, w = len(first), self.weight
-        total = np.bincount(which, w, n)
-        mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
-        within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
-        squares = np.bincount(which, within, n)
-        return Sites(self.X[first], mean, self.noise_variance[first], total, squares), first
 
 
 class Neighbourhoods(NamedTuple):

@@ -12,13 +12,13 @@ from skpmd.engine import mirror
 from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
-from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, Sites, take
 from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around, resampled, states_of_posterior
 from skpmd.sparse_gp._evidence import SHARE
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._inducing import choose
-from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+from skpmd.sparse_gp._vecchia import VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 
 # The step that records a fit takes so many rows, with one particle as few as those whose

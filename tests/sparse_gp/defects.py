@@ -55,15 +55,15 @@ DEFECTS = [
     Defect(
         "particles of a classifier forget the density that they came from",
         "sparse_gp/_classification_fit.py",
-        "log_ratio = model.log_evidences(particles.block) - state.log_proposal",
+        "log_ratio = model.log_evidences(particles.block) - particles.log_pi[::n]",
         "log_ratio = model.log_evidences(particles.block)",
         "sparse_gp/test_classifier.py",
     ),
     Defect(
         "probabilities are those of the mean of the process",
         "sparse_gp/_classification_predict.py",
-        "out[1, i, rows] = variance\n",
-        "out[1, i, rows] = 0.0 * variance\n",
+        "out[:, i, :, 0] = mean[:, 0], variance + own\n",
+        "out[:, i, :, 0] = mean[:, 0], 0.0 * variance + own\n",
         "sparse_gp/test_classifier.py",
     ),
     Defect(

@@ -19,10 +19,11 @@ from sklearn.gaussian_process.kernels import (
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp import _choice, _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._data import Sites
 from skpmd.sparse_gp._evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
-from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+from skpmd.sparse_gp._vecchia import VecchiaGP
 
 KERNEL = ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05)
 SHAPES = {
