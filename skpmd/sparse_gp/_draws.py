@@ -42,12 +42,11 @@ _STEP = 1e-4  # Of the differences that approximate second derivatives, in width
 _APART = 9.0  # Searches start from draws that lie so far from known optima, in squared sds.
 # Kernels of a round lie around so many draws, which are drawn by weights that are flattened until
 # so many are effective, and are so much smaller than all draws together; some more are as wide.
-_KERNELS, _EFFECTIVE, _NARROW = 12, 30.0, 0.25
-_WIDE, _WIDER = 6, 1.5
+_KERNELS, _EFFECTIVE, _NARROW, _WIDE, _WIDER = 12, 30.0, 0.25, 6, 1.5
 # Draws of a round for a posterior, and for predictions: with more rows than the first number an
 # evaluation takes long, and there are fewer, down to the last number. Rounds for a posterior end
-# where so many draws are effective, and at least one for each particle; those for predictions where
-# so many are for each, of which the prior has so many at first.
+# where so many draws are effective, or one for each particle; those for predictions where so many
+# are for each. Of the prior there are so many at least.
 _CHEAP_ROWS, _DRAWS, _DRAWS_FOR_PREDICTIONS = 120, (1000, 400), (240, 60)
 _ENOUGH, _ENOUGH_FOR_EACH, _FROM_PRIOR = 600.0, 2.0, 64
 _RIDGE = 1e-8  # Of a covariance, relative to the squared widths of the prior's draws.
@@ -105,12 +104,10 @@ class HyperPrior:
         return np.where(inside, -np.log(length).sum(), -np.inf)
 
     def inward(self, u):
-        """Theta (m, d) of coordinates: they are theta."""
+        """Theta (m, d) of coordinates: they are theta, and so are those of `outward`."""
         return u
 
-    def outward(self, theta):
-        """Coordinates (d,) of theta."""
-        return theta
+    outward = inward
 
     def slope(self, theta, slope, step=1e-5):
         """Gradient (d,) of the log posterior, given that of the log likelihood.
@@ -273,7 +270,7 @@ class _Pool(NamedTuple):
             a=1.0, b=1.0, fraction=1.0, substeps=0, substep_bound_hit=False, rejuvenations=0,
             bandwidth=np.nan, ess=effective_sample_size(log_ratio), n_particles=len(log_ratio),
         )  # fmt: skip
-        notes = {"method": "adaptive importance sampling"}
+        notes = {"method": "adaptive importance sampling from the prior on"}
         return Outcome(particles, [info], True, findings=Findings(notes=notes))
 
 
@@ -303,7 +300,6 @@ def _joined(target, pool, proposals, size, rng):
     return _Pool(*map(np.concatenate, pairs), log_sum, parts)
 
 
-# ---------------------------------------------------------------------- curvature
 def proposal_at(slope_at, mode, widths, df=_DF):
     """A Student proposal of the curvature at a mode, none of whose directions is wider than widths.
 
@@ -324,15 +320,18 @@ def _squares(proposal, u):
     return (np.linalg.solve(proposal.factor, (u - proposal.mean).T) ** 2).sum(axis=0)
 
 
-# ---------------------------------------------------------------------- rounds
 def states_of_posterior(target, theta, n_rows, m, rng):
     """States of importance sampling, good for m particles, for `skpmd.engine.loop.drive`.
 
     ``theta`` (d,) are the best hyperparameters by the likelihood of n rows alone.
     """
-    size = int(np.clip(_DRAWS[0] * (_CHEAP_ROWS / n_rows) ** 2, *_DRAWS[::-1]))
-    enough = max(min(_ENOUGH, size), float(m))
-    return _states(target, theta, Plan(2 * size, size, size, enough, 12, 4, 60), rng)
+    size = _size(n_rows, *_DRAWS)
+    enough, of_prior = max(min(_ENOUGH, size), float(m)), 2 * _size(n_rows, _DRAWS[0], _FROM_PRIOR)
+    return _states(target, theta, Plan(of_prior, size, size, enough, 12, 4, 60), rng)
+
+
+def _size(n_rows, most, fewest):
+    return int(np.clip(most * (_CHEAP_ROWS / n_rows) ** 2, fewest, most))
 
 
 @phase("draws of kernels")
@@ -341,7 +340,7 @@ def draw_from_posterior(target, theta, n_rows, m, rng):
     if m == 1 or not len(theta):
         return np.tile(theta, (m, 1))
     most, fewest = _DRAWS_FOR_PREDICTIONS
-    size = int(np.clip(most * (_CHEAP_ROWS / n_rows) ** 2, fewest, most))
+    size = _size(n_rows, most, fewest)
     plan = Plan(_FROM_PRIOR, size + fewest, size, _ENOUGH_FOR_EACH * m, 4, 2, 40)
     *_, (found, *_) = _states(target, theta, plan, rng)
     if not np.isfinite(found.log_ratio).any():

@@ -187,14 +187,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         kernel is not optimised, and where ``approximation="auto"`` has compared and taken "fitc";
         and it is 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
-        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters.
-        For up to 500 distinct rows "auto" finds it in `fit` by importance sampling from the whole
-        prior on, with the likelihood of the exact process. With neighbours, which "auto" takes for
-        more rows, proposals are fitted to the likelihood of all rows near its optimum. With
-        inducing inputs it is found by
-        mirror steps from ``hyperprior`` with rejuvenation, at a cost of n M^2 for each particle and
-        step. This is for few rows: with more than some hundred, one particle gets nearly all of the
-        weight. ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset.
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters, by
+        importance sampling from the whole prior on, with the likelihood of the exact process for up
+        to 500 distinct rows under "auto", and with that given neighbours, which "auto" takes for
+        more rows. With inducing inputs it is found by mirror steps from ``hyperprior`` with
+        rejuvenation, at a cost of n M^2 for each particle and step. This is for few rows: with more
+        than some hundred, one particle gets nearly all of the weight. ``"stacking"`` and
+        ``"uniform"`` draw particles from the posterior given the subset.
         ``"stacking"`` chooses their weights so that their average predicts a fifth of the rows
         best; ``"uniform"`` gives equal weights. With fewer than ten such rows for each particle, as
         by default for up to 500 rows, ``"stacking"`` gives equal weights too. Neither are posterior

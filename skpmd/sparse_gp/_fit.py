@@ -132,10 +132,7 @@ def initialise(parameters, data, rng):
         if is_few and covariance.is_fast and parameters.search.hyperprior is None:
             its = Shrunk(covariance.kernel, sample)
         target = Target(its, partial(log_marginal_likelihood, covariance, sample=sample))
-        if is_few:
-            positions = draw_from_posterior(target, theta, n, m, rng)
-        else:
-            positions = draw_around(target, theta, m, rng)
+        positions, _ = drawn(parameters, target, theta, (n, m), rng, is_few)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = equal_log_weights(m)
@@ -150,6 +147,22 @@ def initialise(parameters, data, rng):
         n_fitted=len(whole.weight),
     )
     return state, rows
+
+
+def drawn(parameters, target, theta, n_rows_and_particles, rng, is_few=False):
+    """Hyperparameters (m, d) of the particles, and the `Outcome` of their posterior or None.
+
+    For predictions the first ones are the best, theta (d,); others of few rows come from the whole
+    posterior, and of more rows from around the best.
+    """
+    n, m = n_rows_and_particles
+    if parameters.weighting != "posterior":
+        if is_few:
+            return draw_from_posterior(target, theta, n, m, rng), None
+        return draw_around(target, theta, m, rng), None
+    with bar_of_rounds() as report:
+        outcome = drive(states_of_posterior(target, theta, n, m, rng), report)
+    return resampled(outcome.particles.log_ratio, outcome.particles.theta, m, rng), outcome
 
 
 def fit(parameters, data):
@@ -181,11 +194,8 @@ def fit_kernels(parameters, data):
     model, m = state.model, len(state.particles.theta)
     sample = take(Population(rows), len(data.y), rng)
     exact = partial(log_marginal_likelihood, model.covariance, sample=sample)
-    with bar_of_rounds() as report:
-        states = states_of_posterior(Target(model.prior, exact), state.theta, len(data.y), m, rng)
-        outcome = drive(states, report)
-    found, zero = outcome.particles, np.zeros(m)
-    positions = resampled(found.log_ratio, found.theta, m, rng)
+    target, zero = Target(model.prior, exact), np.zeros(m)
+    positions, outcome = drawn(parameters, target, state.theta, (len(data.y), m), rng)
     particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, rows.whole(), 0.0, 1.0, still, rng)

@@ -5,17 +5,17 @@ import copy
 import numpy as np
 
 from skpmd._base.retained import RetainedRows, left_of_past
-from skpmd._base.steps import Records, Stream, bar_of_rounds
+from skpmd._base.steps import Records, Stream
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd.engine import mirror
-from skpmd.engine.loop import drive, stage
+from skpmd.engine.loop import stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, Sites, take
-from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around, resampled, states_of_posterior
+from skpmd.sparse_gp._draws import HyperPrior, Target
 from skpmd.sparse_gp._evidence import SHARE
-from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
+from skpmd.sparse_gp._fit import MIN_SCORED, GPState, drawn, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._vecchia import VecchiaGP
@@ -149,16 +149,12 @@ def with_kernel(parameters, state, covariance, theta):
 
 def _with_particles(parameters, state):
     """The state with particles, their weights and the results."""
-    n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
-    m = n_particles(parameters, state.model.covariance.kernel, n, n)
-    if parameters.weighting == "posterior":
-        target = _target(state.model, np.arange(n))
-        with bar_of_rounds() as report:
-            outcome = drive(states_of_posterior(target, theta, n, m, rng), report)
-        found = outcome.particles
-        positions = resampled(found.log_ratio, found.theta, m, rng)
-    else:
-        positions = _drawn(parameters, state.model, theta, m, rng)
+    model, theta, rng = state.model, state.theta, state.stream.rng
+    n = len(model.sites.weight)
+    m = n_particles(parameters, model.covariance.kernel, n, n)
+    n_some = n if parameters.weighting == "posterior" else parameters.search.n_subset * (m > 1)
+    target = _target(model, some_rows(n, n_some, rng))
+    positions, outcome = drawn(parameters, target, theta, (n, m), rng)
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
@@ -176,12 +172,6 @@ def _with_particles(parameters, state):
         log_weights = _stacked(state.model, positions, scored)
     state = with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
     return _with_inducing_if_asked(parameters, state)
-
-
-def _drawn(parameters, model, theta, m, rng):
-    """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
-    rows = some_rows(len(model.sites.weight), parameters.search.n_subset if m > 1 else 0, rng)
-    return draw_around(_target(model, rows), theta, m, rng)
 
 
 def _target(model, rows):
