@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from skpmd._runtime.call import best_in_time
+from skpmd._runtime.call import best_in_time, out_of_time
 from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
 from skpmd.sparse_gp._data import take
@@ -364,23 +364,37 @@ def maximise_evidence(
                 with_other_noise(covariance, first, sample),
             )
 
-    def search(start, sample, n_evaluations):
-        value = partial(log_marginal_likelihood, covariance, sample=sample)
-        return minimised(value, start, bounds, optimizer, n_evaluations)
+    def value_of(sample):
+        return partial(log_marginal_likelihood, covariance, sample=sample)
 
     starts = starts_around(covariance, first, n_restarts, rng, placed if n_restarts else ())
+    rounds, how = [(sample, n_evaluations)], (bounds, optimizer)
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
-        some = take(sample, _PRELIMINARY_ROWS, rng)
-        preliminary = partial(search, sample=some, n_evaluations=_PRELIMINARY_EVALUATIONS)
-        ends = each(preliminary, starts)
-        starts = [min(ends, key=itemgetter(1))[0]]
-    ends = each(lambda start: search(start, sample, n_evaluations), starts)
-    best = min(ends, key=itemgetter(1))
-    if placed and not n_restarts and is_flat(-best[1], sample):
-        more = each(lambda start: search(start, sample, n_evaluations), placed)
-        best = min([best, *more], key=itemgetter(1))
-    return np.asarray(best[0], dtype=np.float64)
+        rounds.insert(0, (take(sample, _PRELIMINARY_ROWS, rng), _PRELIMINARY_EVALUATIONS))
+    best = best_end(value_of, starts, rounds, *how)
+    if placed and not n_restarts and is_flat(-best.value, sample):
+        best = min(best, best_end(value_of, placed, rounds, *how), key=itemgetter(1))
+    return np.asarray(best.theta, dtype=np.float64)
+
+
+def best_end(value_of, starts, rounds, bounds, optimizer):
+    """The best `End` of searches from several places, from where those among more rows go on.
+
+    ``value_of(rows)`` makes the function of theta, a value and its slope, that is to be largest, of
+    the rows of each of the ``rounds`` [(rows, evaluations), ...].
+    """
+    end = None
+    for rows, n in rounds:
+        if end is not None and out_of_time(SEARCH):
+            break
+
+        def search(start, rows=rows, n=n):
+            return minimised(value_of(rows), start, bounds, optimizer, n)
+
+        end = min(each(search, starts), key=itemgetter(1))
+        starts = [end.theta]
+    return end
 
 
 def _placed(covariance, sample, rng):
