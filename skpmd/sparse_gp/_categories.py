@@ -8,19 +8,26 @@ has an axis, all of one length scale: it is positive definite, and for RBF it is
 kernel for each column (Roustant et al. 2020 have more general ones).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.utils import _safe_indexing
 
-_BY_DTYPE = "from_dtype"
+from skpmd._typing import ArrayLike, ArrayOrMore
+
 # The names of types of categories, in pandas and in polars.
 _DTYPES = ("category", "Categorical", "Enum")
 
 
 class MixedKernel(Matern):
     """RBF or Matern kernel of columns of numbers and of codes of categories.
+
+    The squared distance of two rows in length scales adds up the squared differences of numbers,
+    and one for each column whose categories differ, over the square of its length scale.
 
     Parameters
     ----------
@@ -34,6 +41,17 @@ class MixedKernel(Matern):
     categorical : sequence of int, default=()
         Places of the columns of categories.
 
+    Raises
+    ------
+    ValueError
+        On a call, if ``length_scale`` does not have a number for each column.
+
+    References
+    ----------
+    Roustant, O., Padonou, E., Deville, Y., Clement, A., Perrin, G., Giorla, J. and Wynn, H. (2020).
+    Group kernels for Gaussian process metamodels with categorical inputs. SIAM/ASA Journal on
+    Uncertainty Quantification 8.
+
     Examples
     --------
     >>> from skpmd.sparse_gp import MixedKernel
@@ -43,12 +61,18 @@ class MixedKernel(Matern):
     """
 
     def __init__(
-        self, length_scale=(1.0,), length_scale_bounds=(1e-5, 1e5), nu=np.inf, categorical=()
-    ):
+        self,
+        length_scale: ArrayLike = (1.0,),
+        length_scale_bounds: ArrayLike | str = (1e-5, 1e5),
+        nu: float = np.inf,
+        categorical: Sequence[int] = (),
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, nu)
         self.categorical = categorical
 
-    def __call__(self, X, Y=None, eval_gradient=False):
+    def __call__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
+    ) -> ArrayOrMore:
         """Covariances (n, m), and with ``eval_gradient`` their gradient (n, n, d) by theta."""
         X = np.atleast_2d(np.asarray(X, dtype=np.float64))
         Y = None if Y is None else np.atleast_2d(np.asarray(Y, dtype=np.float64))
@@ -141,7 +165,7 @@ class Categories(NamedTuple):
             column, known = _safe_indexing(X, j, axis=1), dict(known)
             values = [_key(one) for one in np.asarray(column, dtype=object)]
             new = [one for one in dict.fromkeys(values) if one not in known]
-            places = range(len(known), len(known) + len(new)) if learns else range(-1, -9**9, -1)
+            places = range(len(known), len(known) + len(new)) if learns else range(-1, -(9**9), -1)
             known.update(zip(new, places, strict=False))
             columns.append(np.array([known[one] for one in values], dtype=np.float64))
             codes.append(known)
@@ -169,7 +193,9 @@ def _with_columns(X, places, columns):
 
 def _is_table(X):
     """Whether it is a data frame or an array of two axes."""
-    return len(getattr(X, "shape", ())) == 2 and (hasattr(X, "columns") or isinstance(X, np.ndarray))
+    return len(getattr(X, "shape", ())) == 2 and (
+        hasattr(X, "columns") or isinstance(X, np.ndarray)
+    )
 
 
 def refuse_kernel_without(kernel, categories, names):

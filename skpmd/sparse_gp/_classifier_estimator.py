@@ -376,7 +376,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             state = merged(estimators, _n_processes(self.classes_))
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
-            state, away = with_results(self._parameters(state.categories), state), distances(states, state)
+            state, away = (
+                with_results(self._parameters(state.categories), state),
+                distances(states, state),
+            )
             self._set_state(described(state, method, n, away, disagreement(away)))
         self._warn_or_interrupt(MERGED_BY_ROWS)
         return self

@@ -331,9 +331,7 @@ def _form(kernel):
         return tuple(a + b for a, b in zip(*parts, strict=True))
     if isinstance(kernel, sk.ConstantKernel):
         return [kernel], [], []
-    if type(kernel) is sk.RBF or (
-        type(kernel) in (sk.Matern, MixedKernel) and kernel.nu in SHAPES
-    ):
+    if type(kernel) is sk.RBF or (type(kernel) in (sk.Matern, MixedKernel) and kernel.nu in SHAPES):
         return [], [kernel], []
     return None
 

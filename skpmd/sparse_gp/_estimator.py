@@ -351,8 +351,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
-        "kernel", "categorical_features", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
-        "weighting", "n_particles",
+        "kernel", "categorical_features", "normalize_y", "approximation", "n_neighbors", "jitter",
+        "likelihood", "df", "weighting", "n_particles",
     )  # fmt: skip
 
     def __init__(

@@ -199,9 +199,7 @@ def _left(A, n, variance, floor):
 
 
 @njit(**_OPTIONS)
-def conditional_moments(
-    points, X, y, noise, neighbours, amplitude, shape, apart, mean, variance
-):
+def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, apart, mean, variance):
     """Mean (n, t) and variance (n,) of the process at points, given some rows for each.
 
     Points (n, p) and rows X (N, p) are in length scales; rows have targets y (N, t) with ``noise``
@@ -255,9 +253,7 @@ def regression_weights(
 
 
 @njit(**_OPTIONS)
-def density_gradient(
-    rows, X, y, noise, share, weight, neighbours, amplitude, shape, apart, out
-):
+def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, shape, apart, out):
     """Add up log densities of rows given their neighbours, and their derivatives.
 
     The arguments are as of `conditional_moments`, the points being some ``rows`` (n,) of X, which

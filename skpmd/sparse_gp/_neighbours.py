@@ -60,7 +60,10 @@ def in_discs(X, codes, length_scale):
     on average, by a sequence that leaves no gaps (Roberts 2018). ``length_scale`` (q,) says how far
     that is. Any neighbours make a likelihood, and those of one category have one place.
     """
-    radius, angle = np.sqrt((codes * _IN_DISC[0]) % 1.0), 2.0 * np.pi * ((codes * _IN_DISC[1]) % 1.0)
+    radius, angle = (
+        np.sqrt((codes * _IN_DISC[0]) % 1.0),
+        2.0 * np.pi * ((codes * _IN_DISC[1]) % 1.0),
+    )
     places = [X, radius * np.cos(angle) / length_scale, radius * np.sin(angle) / length_scale]
     return np.ascontiguousarray(np.concatenate(places, axis=1))
 

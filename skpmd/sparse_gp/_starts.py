@@ -45,8 +45,8 @@ def column_scales(X, categorical=()):
     """Standard deviations of columns, (p,); typical ones where rows are far away, 1 if constant.
 
     Those of ``categorical`` columns are those of numbers that are as far from each other, on
-    average. Rows are far away where the standard deviation is thirty times that of the middle of the column.
-    A column that is mostly constant has no middle.
+    average. Rows are far away where the standard deviation is thirty times that of the middle of
+    the column. A column that is mostly constant has no middle.
     """
     low, middle, high = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
     scale = (high - low) / _MIDDLE_RANGE
