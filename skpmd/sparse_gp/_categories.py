@@ -126,13 +126,13 @@ class Categories(NamedTuple):
         ``requested`` is the parameter ``categorical_features``; ValueError where it does not fit.
         """
         names = list(getattr(X, "columns", ()))
-        if requested is None or not _is_table(X):
+        if requested is None or len(_shape(X)) != 2:
             return cls()
         if isinstance(requested, str):
             kinds = [str(_safe_indexing(X, j, axis=1).dtype) for j in range(len(names))]
             places = [j for j, kind in enumerate(kinds) if kind.startswith(_DTYPES)]
         else:
-            n, given = np.shape(X)[1], np.asarray(requested)
+            n, given = _shape(X)[1], np.asarray(requested)
             if given.dtype == bool:
                 known = given.shape == (n,)
                 places = np.flatnonzero(given) if known else []
@@ -157,9 +157,11 @@ class Categories(NamedTuple):
         Unless it ``learns`` the codes of new categories are negative, and are forgotten: a row
         differs from all that are known, and from those of other new categories.
         """
-        if not self.places or not _is_table(X) or X.shape[1] <= self.places[-1]:
+        if not self.places or len(_shape(X)) != 2 or _shape(X)[1] <= self.places[-1]:
             return X, self  # What is no such table is refused where it is checked.
-        X = X if hasattr(X, "columns") else np.array(X, dtype=object)
+        if not hasattr(X, "columns"):
+            is_of_numbers = getattr(X, "dtype", np.dtype(object)).kind in "fiub"
+            X = np.array(X, dtype=np.float64 if is_of_numbers else object)
         columns, codes = [], []
         for j, known in zip(self.places, self.codes, strict=True):
             column, known = _safe_indexing(X, j, axis=1), dict(known)
@@ -182,32 +184,38 @@ def _key(value):
 
 def _with_columns(X, places, columns):
     """The table with other columns in some places."""
-    if hasattr(X, "columns"):
-        named = {X.columns[j]: column for j, column in zip(places, columns, strict=True)}
-        if hasattr(X, "assign"):
-            return X.assign(**named)
-        return X.with_columns(*[type(X[name])(name, one) for name, one in named.items()])
-    X[:, places] = np.stack(columns, axis=1)
+    if hasattr(X, "with_columns"):
+        names = [X.columns[j] for j in places]
+        new = zip(names, columns, strict=True)
+        return X.with_columns(*[type(X[name])(name, column) for name, column in new])
+    X = X.copy()
+    for j, column in zip(places, columns, strict=True):
+        if hasattr(X, "isetitem"):
+            X.isetitem(j, column)
+        else:
+            X[:, j] = column
     return X
 
 
-def _is_table(X):
-    """Whether it is a data frame or an array of two axes."""
-    return len(getattr(X, "shape", ())) == 2 and (
-        hasattr(X, "columns") or isinstance(X, np.ndarray)
-    )
+def _shape(X):
+    """Lengths of the axes of a data frame, an array or lists in a list; () of all else."""
+    if hasattr(X, "columns") or isinstance(X, np.ndarray):
+        return X.shape
+    return np.shape(X) if isinstance(X, list | tuple) else ()
 
 
 def refuse_kernel_without(kernel, categories, names):
     """ValueError where a user's kernel would take codes of categories for numbers."""
-    known = {j for one in _leaves(kernel) for j in getattr(one, "categorical", ())}
-    if kernel is None or known == set(categories.places):
+    known = sorted({j for one in _leaves(kernel) for j in getattr(one, "categorical", ())})
+    if kernel is None or known == list(categories.places):
         return
     columns = [names[j] if names else j for j in categories.places]
+    found = f"X has the columns {columns} of categories" if columns else "X has no such columns"
+    takes = f"has {known} as categories" if known else "takes numbers"
     raise ValueError(
-        f"kernel={kernel} takes numbers, and the columns {columns} of X are categories: leave "
-        "kernel=None, give a skpmd.sparse_gp.MixedKernel with categorical="
-        f"{list(categories.places)}, or set categorical_features=None and encode them."
+        f"kernel={kernel} {takes}, and {found}: leave kernel=None, name the same columns in "
+        "categorical_features and in the categorical of a skpmd.sparse_gp.MixedKernel, or set "
+        "categorical_features=None and encode them."
     )
 
 

@@ -147,6 +147,22 @@ def test_codes_and_names_of_categories_do_not_matter():
     assert_array_equal(named.fit(words, y).predict(words), expected)
 
 
+def test_tables_of_any_kind():
+    # Lists, numbers for codes, and names of columns that are no words.
+    X = np.column_stack([np.arange(40) % 3, np.linspace(0.0, 4.0, 40)])
+    y = np.sin(X[:, 1]) + X[:, 0] ** 2
+    gp = SparseGPRegressorPMD(categorical_features=[0], n_particles=1, random_state=0)
+    expected = gp.fit(X, y).predict(X)
+    for table in (
+        X.tolist(),
+        X.astype(np.float32),
+        pd.DataFrame(X),
+        pd.DataFrame(X.astype(object)),
+    ):
+        assert_allclose(clone(gp).fit(table, y).predict(table), expected, atol=1e-6)
+    assert_array_equal(X[:, 0], np.arange(40) % 3)
+
+
 def test_frames_of_polars():
     polars = pytest.importorskip("polars")
     X, y = frame(150)
@@ -209,8 +225,14 @@ def test_what_does_not_fit_is_named():
         SparseGPRegressorPMD(categorical_features=["kinds"]).fit(X, y)
     with pytest.raises(ValueError, match=r"categorical_features=\[5\] does not name columns"):
         SparseGPRegressorPMD(categorical_features=[5]).fit(X, y)
-    with pytest.raises(ValueError, match=r"takes numbers, and the columns \['kind', 'wave'\]"):
+    with pytest.raises(
+        ValueError, match=r"takes numbers, and X has the columns \['kind', 'wave'\]"
+    ):
         SparseGPRegressorPMD(RBF()).fit(X, y)
+    with pytest.raises(ValueError, match=r"has \[2, 6\] as categories, and X has no such columns"):
+        SparseGPRegressorPMD(kernel()).fit(coded(), np.arange(60.0))
+    with pytest.raises(ValueError, match="inducing_init='kmeans' takes means"):
+        SparseGPRegressorPMD(inducing_init="kmeans", n_inducing=10).fit(X, y)
     with pytest.raises(ValueError, match="'kind'.*astype"):
         SparseGPRegressorPMD().fit(X.astype({"kind": object}), y)
     with pytest.raises(ValueError, match="length_scale has 7 numbers, and X has 6 columns"):
