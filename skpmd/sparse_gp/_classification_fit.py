@@ -46,7 +46,7 @@ def initialise(parameters, data, n_processes, rng):
     """A `GPState` whose kernel is fitted but which holds no row yet."""
     whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
     subset = take(whole, parameters.search.n_subset, rng)
-    covariance = new_covariance(parameters.search.kernel, subset)
+    covariance = new_covariance(parameters.search, subset)
     check_signal(covariance, subset.X)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):

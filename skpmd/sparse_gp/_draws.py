@@ -29,7 +29,7 @@ from skpmd.engine import mirror
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import Particles, effective_sample_size, resample, weights
-from skpmd.sparse_gp._covariance import kinds
+from skpmd.sparse_gp._covariance import KernelCovariance, kinds
 from skpmd.sparse_gp._evidence import descended, objective_of
 from skpmd.sparse_gp._starts import scales_of
 
@@ -130,7 +130,7 @@ class Shrunk:
     """
 
     def __init__(self, kernel, sample):
-        start, variance = scales_of(sample)
+        start, variance = scales_of(sample, KernelCovariance(kernel).categorical)
         self._noise, amplitude, scales = (
             np.flatnonzero(kinds(kernel) == one)
             for one in ("noise_level", "constant_value", "length_scale")

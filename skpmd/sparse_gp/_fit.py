@@ -30,6 +30,7 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.posterior import Posterior
+from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._draws import (
@@ -86,6 +87,7 @@ class GPState(NamedTuple):
     retained: RetainedRows | None = None
     results: Results | None = None  # What the estimator shows.
     converged: bool = True  # Whether iterations over the last labels have converged.
+    categories: Categories = Categories()  # Codes of the columns of categories.
 
     @property
     def particles(self):
@@ -115,7 +117,7 @@ def initialise(parameters, data, rng):
     rows = ScaledRows(data, scaler, parameters.batch_size)
     whole = Population(rows, df)
     sample = take(whole, parameters.search.n_subset, rng)
-    covariance = new_covariance(parameters.search.kernel, sample)
+    covariance = new_covariance(parameters.search, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):

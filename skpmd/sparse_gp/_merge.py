@@ -42,6 +42,7 @@ def merged(estimators):
             )
     check_equal("kernel_", [one.kernel_ for one in estimators], _FIX)
     check_equal("inducing_", [one.inducing_ for one in estimators], _FIX)
+    check_equal("The codes of categories", [str(state.categories) for state in states], _FIX)
     scalers = [np.ravel(state.scaler) for state in states]
     check_equal("The mean and the scale of y", scalers, "set normalize_y=False for all")
     check_equal("alpha", [state.alpha for state in states])

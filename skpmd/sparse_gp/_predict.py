@@ -45,7 +45,8 @@ class ProcessPredictions:
 
     def _rows_checked(self, X):
         """Rows for predictions of a fitted estimator, whose parameters may be others by now."""
-        X = self._checked_data(X, **kind_of_rows(self._state.model.covariance.kernel), reset=False)
+        kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._checked_data(self._with_codes(X), **kind, reset=False)
         refuse_overflows("X", X)
         return X
 
@@ -401,6 +402,7 @@ class GaussianProcessPredictions(ProcessPredictions):
     def _checked_pair(self, X, y):
         """Rows and their targets (n, t), checked, of a fitted estimator."""
         kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._with_codes(X)
         X, y = self._checked_data(X, y, **kind, y_numeric=True, multi_output=True, reset=False)
         y = as_floats("y", y).reshape(len(y), -1)
         if y.shape[1] != self._n_targets:

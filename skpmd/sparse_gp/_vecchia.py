@@ -55,7 +55,13 @@ from skpmd.sparse_gp._model import (
     jittered_cholesky,
     log_normal,
 )
-from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
+from skpmd.sparse_gp._neighbours import (
+    in_discs,
+    in_leaves,
+    index_of,
+    nearest,
+    nearest_before,
+)
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS = 256  # A thread takes so many rows at a time.
@@ -154,7 +160,15 @@ class VecchiaGP(SparseGP):
         return nearest_before(self._in_metric(), rows, self.n_before, self._eps)
 
     def _in_metric(self):
-        return (self.sites.X - self.middle) / self.metric
+        return self.located(self.sites.X, self.metric)
+
+    def located(self, X, length_scale):
+        """Rows as `nearest` takes them: in length scales, and categories in discs."""
+        scaled = np.ascontiguousarray(in_lengths(X - self.middle, length_scale))
+        some = self.covariance.categorical
+        if not len(some):
+            return scaled
+        return in_discs(np.delete(scaled, some, axis=1), X[:, some], length_scale[some])
 
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those of the last rows are remembered."""
@@ -187,7 +201,7 @@ class VecchiaGP(SparseGP):
             some, out = slice(start, start + _ROWS), np.zeros(size)
             density_gradient(
                 known.rows[some], X, sites.y, noise, share, weight[some], known.before[some],
-                term.amplitude, term.shape, out,
+                term.amplitude, term.shape, term.apart, out,
             )  # fmt: skip
             return out
 
@@ -290,7 +304,7 @@ class VecchiaGP(SparseGP):
             weights = np.empty(at.shape)
             regression_weights(
                 points[some], known.scaled, both @ both.transpose(0, 2, 1), known.noise,
-                near[some], term.amplitude, term.shape, weights, variance[some],
+                near[some], term.amplitude, term.shape, term.apart, weights, variance[some],
             )  # fmt: skip
             out[some] -= (weights[:, None] @ both[:, :-1])[:, 0]
             shift[some] = (weights[:, None] @ y[at])[:, 0]
@@ -302,10 +316,9 @@ class VecchiaGP(SparseGP):
     # ------------------------------------------------------------------ one particle
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block without inducing inputs."""
-        rows, process = self._under(theta), None
-        if self.n_inducing:
-            process = super().conditional(theta, block)
-        return NearConditional(process, rows, index_of(rows.scaled))
+        located = self.located(self.sites.X, self.covariance.term(theta).length_scale)
+        process = super().conditional(theta, block) if self.n_inducing else None
+        return NearConditional(process, self._under(theta), index_of(located))
 
     def mean(self, theta, conditional, X):
         """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
@@ -317,9 +330,9 @@ class VecchiaGP(SparseGP):
         With ``joint`` the covariance, of shape (n, n), stands in place of the variances: all rows
         of X are then conditioned on the neighbours of any of them, 3000 at most.
         """
-        process, known, index = conditional
-        points = scaled_rows(self.covariance.term(theta), X, self.middle)
-        whitened, near = self._whitened(theta, X), nearest(index, points, self.n_nearest)
+        (process, known, index), term = conditional, self.covariance.term(theta)
+        near = nearest(index, self.located(X, term.length_scale), self.n_nearest)
+        points, whitened = scaled_rows(term, X, self.middle), self._whitened(theta, X)
         if joint:
             V, shift, left = self._left_together(theta, known, X, whitened, places_together(near))
         else:
@@ -352,7 +365,8 @@ class VecchiaGP(SparseGP):
         """As `left_out`, of the process at some rows: without their noise."""
         term = self.covariance.term(theta)
         X, noise = scaled_rows(term, self.sites.X, self.middle), noise_of_means(term, self.sites)
-        near = nearest(index_of(X), X[rows], self.n_alone + 1)
+        located = self.located(self.sites.X, term.length_scale)
+        near = nearest(index_of(located), located[rows], self.n_alone + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
         near = np.take_along_axis(near, order, axis=1)
@@ -425,8 +439,8 @@ def _moments(term, points, X, y, noise, neighbours):
     def of(start):
         some = slice(start, start + _ROWS)
         conditional_moments(
-            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, mean[some],
-            variance[some],
+            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, term.apart,
+            mean[some], variance[some],
         )  # fmt: skip
 
     each(of, range(0, len(points), _ROWS))
