@@ -491,7 +491,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             X, categories = self._encoded(X)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             data = self._read(X, y, sample_weight, noise_variance)
             if not is_in_memory(data.X):
                 parameters = parameters.replaced(approximation=self._without_neighbours())
@@ -557,7 +557,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             before = self._state_or_prior()
             self._check_frozen()
             X, categories = self._encoded(X, before)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             if parameters.form.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
@@ -663,12 +663,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         return tags
 
     # ------------------------------------------------------------------ steps of a fit
-    def _parameters(self, categories):
+    def _parameters(self, categorical=()):
         """The parameters as a record."""
         # The kernel of the rejuvenation is not that of the process.
         rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
         options = self._loop_options(kernel="gaussian", rejuvenation=rejuvenation)
-        search, form = self._record(Search, categorical=categories.places), self._record(Form)
+        search, form = self._record(Search, categorical=categorical), self._record(Form)
         return self._record(GPParameters, search=search, form=form, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
