@@ -24,6 +24,7 @@ from skpmd.engine.model import Model
 from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
+NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
 # Jitter of searches along gradients, which have the inverse of K_ZZ in them.
 SEARCH_JITTER = 1e-8
