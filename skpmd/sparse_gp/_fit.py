@@ -159,6 +159,8 @@ def drawn(parameters, target, theta, n_rows_and_particles, rng, is_few=False):
     """
     n, m = n_rows_and_particles
     if parameters.weighting != "posterior":
+        if m == 1 or not len(theta):
+            return np.tile(theta, (m, 1)), None
         if is_few:
             return draw_from_posterior(target, theta, n, m, rng), None
         return draw_around(target, theta, m, rng), None
