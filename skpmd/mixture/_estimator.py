@@ -485,7 +485,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                fit = update_draws(parameters, before.fit.state, rows, weight)
+                fit = update_draws(parameters, before.fit, rows, weight)
                 state = draws_state(fit, before)
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)
