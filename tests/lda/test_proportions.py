@@ -47,19 +47,19 @@ def exact(lda, document):
 
 
 @pytest.mark.parametrize(
-    "alpha, eta, length, ratio, mean, least",
+    "alpha, eta, n, length, ratio, mean, least",
     [
-        (5.0, 0.5, 40, 0.05, 0.88, 0.8), (1.0, 0.05, 40, 0.05, 0.86, 0.7),
-        (0.5, 0.5, 40, 0.08, 0.86, 0.7), (0.5, 0.3, 300, 0.05, 0.87, 0.7),
+        (5.0, 0.5, 40, 40, 0.05, 0.88, 0.8), (1.0, 0.05, 40, 40, 0.05, 0.86, 0.7),
+        (0.5, 0.5, 40, 40, 0.08, 0.86, 0.7), (0.5, 0.3, 30, 300, 0.05, 0.87, 0.7),
     ],
 )  # fmt: skip
-def test_two_topics_against_a_grid(alpha, eta, length, ratio, mean, least):
+def test_two_topics_against_a_grid(alpha, eta, n, length, ratio, mean, least):
     """Ratios of standard deviations, and the exact probability of intervals of 90 %.
 
     The limits are those that the user guide states for such priors: a chain of some hundred sweeps
     leaves standard deviations of single documents uncertain by a tenth.
     """
-    X = corpus(alpha, eta, length=length)
+    X = corpus(alpha, eta, n, length)
     lda = fit(X, alpha=alpha)
     _, std = lda.transform(X, return_std=True)
     _, ends = lda.transform(X, return_interval=0.9)
@@ -236,6 +236,18 @@ def test_claims_about_documents_are_calibrated(n, alpha, K):
     )
     held = (ends[..., 0] <= theta) & (theta <= ends[..., 1])
     assert 0.86 < held.mean() < 0.94 and 0.86 < held[i, top].mean() < 0.94
+
+
+def test_each_document_is_by_itself_whatever_the_threads():
+    X = corpus(0.3, 0.3, n=150)
+    lda = fit(X, n_particles=2)
+    every = lda.transform(X, return_interval=0.9)[1]
+    np.testing.assert_array_equal(lda.transform(X[70:71], return_interval=0.9)[1][0], every[70])
+    np.testing.assert_array_equal(
+        lda.set_params(n_jobs=2).transform(X, return_interval=0.9)[1], every
+    )
+    assert lda.transform(X.astype(np.float32), return_std=True)[1].dtype == np.float32
+    assert lda.transform(X[:1], return_std=True)[1].shape == (1, 2)
 
 
 def test_bad_requests_are_refused():
