@@ -14,18 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from skpmd._base.mean_draws import N_DRAWS
-from skpmd._base.utils import (
-    check_count,
-    check_level,
-    fill_docstrings,
-    place_of_column,
-    weighted_quantile,
-)
+from skpmd._base.utils import check_count, check_level, fill_docstrings, weighted_quantile
 from skpmd._contrasts import (
     OF_TWO,
     by_column,
     column_at,
     contrasts_of,
+    place_of_column,
     rows_in_order,
     with_column,
 )

@@ -160,15 +160,15 @@ DEFECTS = [
     Defect(
         "held-out documents are fitted",
         "lda/_early_stopping.py",
-        "return *chosen(X, weight, ~out), EarlyStopping(",
-        "return X, weight, EarlyStopping(",
+        "return *chosen(X, weight, ~out), chosen(",
+        "return X, weight, chosen(",
         "lda/test_early_stopping.py",
     ),
     Defect(
         "passes go on after scores have stayed",
         "lda/_early_stopping.py",
-        "self._best + self._parameters.tol",
-        "self._best - self._parameters.tol",
+        "best + parameters.tol",
+        "best - parameters.tol",
         "lda/test_early_stopping.py",
     ),
     Defect(
