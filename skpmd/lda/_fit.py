@@ -16,9 +16,8 @@ from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._averages import perplexity
 from skpmd.lda._documents import DocumentRows, groups_of, tokens_of, total_of, with_words
 from skpmd.lda._early_stopping import are_no_better, held_out, score_of
-from skpmd.lda._model import LDABlock, LDAModel
+from skpmd.lda._model import LDABlock, LDAModel, Scores
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
-from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
