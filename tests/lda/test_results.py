@@ -166,13 +166,6 @@ def test_an_average_has_the_priors_of_its_topics(corpus, learn_priors):
     np.testing.assert_allclose(nothing, alpha / alpha.sum())
 
 
-def test_a_single_particle_and_a_single_topic():
-    model, counts, _ = permuted(m=1)
-    assert relabelling(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
-    model, counts, _ = permuted(m=3, K=1)
-    assert relabelling(model, counts, equal(3)).tolist() == [[0]] * 3
-
-
 # ---------------------------------------------------------------------- intervals
 @pytest.mark.parametrize("q", [0.005, 0.05, 0.3, 0.5, 0.7, 0.95, 0.995])
 def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
@@ -233,6 +226,16 @@ def test_draws_of_rare_words_are_finite_and_beta():
     np.testing.assert_allclose(draws.sum(axis=2), 1.0, rtol=1e-12)
     assert kstest(draws[:, 1, 7], "beta", args=(2.0, 58.0)).pvalue > 1e-3
     assert posterior.sample(0).shape == (0, 2, 30)
+
+
+def test_of_a_words_tokens_in_a_topic_as_many_are_certain_as_it_has_a_share():
+    """Of 8 tokens of which 6 are expected in a topic, 36 / 8 are certain, and the mean stays."""
+    counts = np.array([[6.0, 1.0, 3.0], [2.0, 9.0, 0.0]])
+    own = np.array([0.5 + counts], dtype=np.float32), np.full((1, 2, 3), 0.5, dtype=np.float32)
+    posterior = TopicPosterior(*own, np.ones((1, 2)), np.zeros(1), "uniform")
+    a, mean = 0.5 + counts**2 / counts.sum(axis=0), posterior.mean()
+    expected = [betaincinv(a, a * (1.0 - mean) / mean, q) for q in (0.05, 0.95)]
+    np.testing.assert_allclose(posterior.interval(0.9), np.stack(expected, axis=-1), rtol=1e-3)
 
 
 def test_a_vocabulary_of_one_word_is_certain():
@@ -359,9 +362,5 @@ def test_errors_name_what_to_do(lda):
     for n in (0, 2.5):
         with pytest.raises(ValueError, match="n must be an integer of at least 1"):
             lda.top_words(n)
-    with pytest.raises(ValueError, match="Invalid value for .n_samples.: .*at least 0 samp"):
-        lda.posterior_.sample(-1)
     with pytest.raises(ValueError, match=r"one name for each of the 40 words"):
         lda.top_words(feature_names=["a", "b"])
-    with pytest.raises(IndexError):
-        lda.topic_word_interval(topics=[4])
