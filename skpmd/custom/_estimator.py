@@ -43,6 +43,7 @@ from skpmd._base.validation import fit_context, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
+from skpmd.custom._distributions import function_of
 from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
     CustomModel,
@@ -683,6 +684,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             posterior.log_prior = self.log_prior
         return posterior
 
+    def _function(self, name):
+        """A function of the user by its name, or that of ``distribution``; None without both."""
+        given = getattr(self, name)
+        if given is None and self.distribution is not None:
+            return function_of(name, self.distribution)
+        return given
+
     def _model(self, sample_weight=None):
         """The model and its `PriorFunctions`."""
         pointwise = self._function("log_likelihood_pointwise")
@@ -748,12 +756,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             if X is not None:
                 check_consistent_length(X, y)
         return X, y
-
-    def __sklearn_tags__(self):
-        """Tags: whether data are checked."""
-        tags = super().__sklearn_tags__()
-        tags.no_validation = not self.validate
-        return tags
 
     def _gradient(self, data, sample_weight):
         """The user's gradient given all rows, as a function of particles alone; None without."""

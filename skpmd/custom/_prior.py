@@ -25,11 +25,10 @@ from skpmd._base.results import Shown
 from skpmd._export import Variable
 from skpmd._runtime.call import phase
 from skpmd.custom._distributions import part_of
-from skpmd.engine import metropolis, mirror
-from skpmd.engine.edges import NotANumberError, Unbounded, edges, without_errors
+from skpmd.engine import mirror
+from skpmd.engine.edges import NoValuesError, Unbounded, edges, of_numbers, without_errors
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.loop import is_ctrl_c
-from skpmd.engine.particles import log_sum_exp
+from skpmd.engine.particles import accepted, log_sum_exp, select
 from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity
@@ -219,36 +218,16 @@ def check_prior(model, rng):
     m = _N_DRAWS if others.shape[1] <= _MANY else _N_DRAWS_OF_MANY
     try:
         found, impossible = _checked(model, others[:m], draws[:m], rng)
-        lower, upper = edges(_log_prior_of(model), others[:m])
+        lower, upper = edges(of_numbers(model.log_prior), others[:m])
         between = ((impossible > lower) & (impossible < upper)).all(axis=1).any()
         return found._replace(support=(lower, upper), has_more_edges=bool(between))
-    except _NoValuesError:
+    except NoValuesError:
         return PriorCheck()
-
-
-class _NoValuesError(Exception):
-    """A density has raised: beyond its support it may, and the fit says whether it does inside."""
-
-
-def _log_prior_of(model):
-    """The log prior as a function that is -inf without a number, and raises one error for all."""
-
-    def log_prior(theta):
-        try:
-            return model.log_prior(theta)
-        except NotANumberError as error:
-            return np.where(error.values < np.inf, error.values, -np.inf)
-        except Exception as error:
-            if is_ctrl_c(error):
-                raise
-            raise _NoValuesError from error
-
-    return log_prior
 
 
 def _checked(model, others, draws, rng):
     """The `PriorCheck` without its edges, and points (k, d) where the density is zero."""
-    log_prior, (m, d), nowhere = _log_prior_of(model), draws.shape, draws[:0]
+    log_prior, (m, d), nowhere = of_numbers(model.log_prior), draws.shape, draws[:0]
     with np.errstate(all="ignore"):
         of_others, of_draws = log_prior(others), log_prior(draws)
         outside = (~np.isfinite([of_others, of_draws])).sum()
@@ -297,8 +276,8 @@ def _moved(log_prior, theta, values, others, continuous, rng):
         proposed[np.arange(m), at] += size * rng.standard_normal(m)
         of_proposed = log_prior(proposed)
         impossible.append(proposed[of_proposed == -np.inf][:_MAX_IMPOSSIBLE])
-        taken, _ = metropolis.accept(of_proposed - values, rng)
-        theta, values = metropolis.select(taken, (proposed, of_proposed), (theta, values))
+        taken, _ = accepted(of_proposed - values, rng)
+        theta, values = select(taken, (proposed, of_proposed), (theta, values))
     return theta, values, np.concatenate(impossible)
 
 

@@ -8,6 +8,7 @@ of the distance from it.
 import numpy as np
 from scipy.special import expit, log_expit
 
+from skpmd.engine.loop import is_ctrl_c
 from skpmd.engine.model import Model
 from skpmd.engine.particles import Particles
 
@@ -194,6 +195,26 @@ class NotANumberError(FloatingPointError):
     def __init__(self, message, values):
         super().__init__(message)
         self.values = values
+
+
+class NoValuesError(Exception):
+    """A density has raised: beyond its support it may, and the fit says whether it does inside."""
+
+
+def of_numbers(function):
+    """A user's function of points that is -inf without a number, and raises one error for all."""
+
+    def values(theta):
+        try:
+            return function(theta)
+        except NotANumberError as error:
+            return np.where(error.values < np.inf, error.values, -np.inf)
+        except Exception as error:
+            if is_ctrl_c(error):
+                raise
+            raise NoValuesError from error
+
+    return values
 
 
 def without_errors(function):

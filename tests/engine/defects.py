@@ -208,7 +208,7 @@ DEFECTS = [
     ),
     Defect(
         "every Hamiltonian trajectory is accepted",
-        "engine/metropolis.py",
+        "engine/particles.py",
         "return rng.random(len(chance)) < chance, chance",
         "return rng.random(len(chance)) < 2.0, chance",
         "engine/test_hmc.py",
@@ -460,7 +460,7 @@ DEFECTS = [
     ),
     Defect(
         "moves between stages leave no correlation",
-        "engine/metropolis.py",
+        "engine/diagnostics.py",
         "(m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))",
         "(m / ess - 1.0) / m",
         "engine/test_smc.py",
