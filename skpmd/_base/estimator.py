@@ -89,12 +89,6 @@ class ParticleEstimator(BaseEstimator):
         """Whether there is a state."""
         return getattr(self, "_state", None) is not None
 
-    def __sklearn_tags__(self):
-        """Tags: whether data are checked."""
-        tags = super().__sklearn_tags__()
-        tags.no_validation = not getattr(self, "validate", True)
-        return tags
-
     def __getstate__(self):
         """What is pickled: not what can be made again, and which version has pickled it."""
         state = {**without_path(super().__getstate__()), _VERSION: __version__}

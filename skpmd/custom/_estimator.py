@@ -39,7 +39,7 @@ from skpmd._base.steps import (
     stream_after,
 )
 from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import fit_context, refuse_no_table
+from skpmd._base.validation import check_numbers, fit_context, is_frame, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
@@ -51,10 +51,12 @@ from skpmd.custom._model import (
     checked_names,
     gradient_given,
     is_given_weights,
+    likelihood_of,
+    of_parts,
+    rows_of,
 )
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
-from skpmd.custom._rows import check_numbers, is_frame, likelihood_of, of_parts, rows_of
 from skpmd.custom._samples import by_sample_or_all
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
@@ -756,6 +758,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             if X is not None:
                 check_consistent_length(X, y)
         return X, y
+
+    def __sklearn_tags__(self):
+        """Tags: whether data are checked."""
+        tags = super().__sklearn_tags__()
+        tags.no_validation = not self.validate
+        return tags
 
     def _gradient(self, data, sample_weight):
         """The user's gradient given all rows, as a function of particles alone; None without."""

@@ -19,11 +19,12 @@ from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-from skpmd.custom._model import noted, parts_of
-from skpmd.custom._rows import (
+from skpmd.custom._model import (
     POINTWISE,
     check_sum,
     count,
+    noted,
+    parts_of,
     parts_of_table,
     pointwise_table,
     rows_of,

@@ -82,7 +82,7 @@ DEFECTS = [
     ),
     Defect(
         "a likelihood by rows takes no row weights",
-        "custom/_rows.py",
+        "custom/_model.py",
         "return table.sum(axis=1) if n is None else table @ sample_weight",
         "return table.sum(axis=1)",
         "api/test_custom_data.py",
