@@ -22,16 +22,38 @@ _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
 _LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
-_ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
+_LETTERS = 9.0  # Names of rows have so many points at most.
 _MANY = 2000  # So many points are one image in files of vectors.
-# What a linear predictor is by its link, and e to the power of a difference of two.
-KINDS = {"identity": ("units of y", "exp(units of y)"),
-         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
-         "softmax": ("log odds against the first class", "odds ratio against the first class"),
-         }  # fmt: skip
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
 _TEXTS = {
+    "<forest>": """
+        names : sequence of str of length k
+            Names of what is shown, from the top.
+        center : ndarray of shape (k,)
+            Points.
+        inner, outer : ndarray of shape (k, 2)
+            Lower and upper ends of the intervals.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Posterior probabilities of the intervals.
+        """,
+    "<marks>": """
+        <figure>
+        points_ : matplotlib Line2D
+            Points.
+        inner_lines_, outer_lines_ : matplotlib LineCollection
+            Intervals.
+        """,
+    "<levels>": """
+        levels : tuple of two float, default=(0.5, 0.9)
+            Posterior probabilities of the thick and of the thin interval.
+        """,
+    "<points>": """
+        color : matplotlib color, default="#0072B2"
+            Colour of points and lines.
+        point_kw, line_kw : dict, default=None
+            Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
+        """,
     "<figure>": """
         ax_ : matplotlib Axes
             Axes that the plot is drawn in, the first of several.
@@ -79,33 +101,6 @@ class Display:
             elif name == "plot":
                 returns = _RETURNS.format(cls.__name__, "Itself.")
                 function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
-
-    def _draw_forest(self, ax, of_all, color, point_kw, line_kw):
-        """Named points with two intervals, and a line at ``null``, drawn.
-
-        ``of_all`` are how many there are and what they are called.
-        """
-        n, longest = len(self.names), max(map(len, short_names(self.names)))
-        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
-        null = getattr(self, "null", 0.0)
-        self.null_line_ = self.ax_.axvline(
-            null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
-        )
-        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
-            self.ax_,
-            self.names,
-            self.center,
-            ((self.outer, 1.0), (self.inner, 2.8)),
-            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
-            {"color": color, **(line_kw or {})},
-            9.0,
-        )
-        if null == 1.0 and self.outer.min() > 0.0:  # Ratios.
-            log_axis(self.ax_)
-        inner, outer = (percent(level) for level in self.levels)
-        self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
-        if title := sentence_of_hidden(n, *of_all):
-            self.ax_.set_title(title, fontsize="medium")
 
 
 class PosteriorDisplay(Display):
@@ -331,11 +326,10 @@ def region_patches(labels):
     ]
 
 
-def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
+def draw_rows(ax, names, center, intervals, point_look, line_look):
     """A named row for each point, the first on top: the points, and the lines of each interval.
 
-    ``intervals`` are pairs of ends (n, 2) and a width of lines, the outermost first, and
-    ``letters`` is the size of the largest.
+    ``intervals`` are pairs of ends (n, 2) and a width of lines, the outermost first.
     """
     rows = np.arange(len(center))
     lines = [
@@ -343,7 +337,7 @@ def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
     ]
     points = draw_marks(ax, center, rows, None, **point_look)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
+    ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), _LETTERS))
     return points, lines
 
 

@@ -1,4 +1,4 @@
-"""Rows along one column of a table, an array or a data frame."""
+"""What pictures ask of tables and of models: rows along one column, units, names and meanings."""
 
 from numbers import Integral
 
@@ -6,8 +6,14 @@ import numpy as np
 from scipy import sparse
 
 from skpmd._base.utils import as_floats
+from skpmd.plot._common import short_names
 from skpmd.wrappers import innermost, inside, outward
 
+# What a linear predictor is by its link, and e to the power of a difference of two.
+KINDS = {"identity": ("units of y", "exp(units of y)"),
+         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
+         "softmax": ("log odds against the first class", "odds ratio against the first class"),
+         }  # fmt: skip
 _FURTHER = 0.05  # Places go beyond the rows by so much of their range.
 
 
@@ -71,6 +77,38 @@ def scaling_of(estimator):
     is_linear = np.allclose(found, shift + rows * factor, rtol=1e-9) and (factor > 0.0).all()
     is_inverse = np.allclose(dense("X", again), rows, rtol=1e-6, atol=1e-6)
     return (shift, factor) if is_linear and is_inverse else None
+
+
+def meaning_of_coefficients(estimator):
+    """What coefficients of a linear model are, and e to their power; None of other estimators."""
+    found = inside(estimator)
+    if not hasattr(found, "coef_"):
+        return None
+    scaling = scaling_of(estimator)
+    column = "transformed column" if scaling is None else "scaled column"
+    column = "column" if scaling is not None and (scaling[1] == 1.0).all() else column
+    return tuple(f"{one} per unit of the {column}" for one in _kinds(found))
+
+
+def _kinds(model):
+    """What coefficients of a linear model are, and e to their power."""
+    if hasattr(model, "cutpoints_"):
+        return "log odds of higher classes", "odds ratio of higher classes"
+    if hasattr(model, "classes_"):
+        if len(model.classes_) > 2:
+            return "coefficient", "exp(coefficient)"
+        (of,) = short_names(model.classes_[1:])
+        return f"log odds of {of}", f"odds ratio of {of}"
+    if getattr(model, "exposure", None) is not None:
+        return "log of the rate", "rate ratio"
+    return KINDS.get(model.link_, (f"linear predictor ({model.link_})", "ratio"))
+
+
+def coefficients_of(posterior):
+    """Names of a linear model's coefficients, without its intercepts; None of other posteriors."""
+    variables = getattr(posterior, "variables", None) or {}
+    places = [variables[one].columns for one in ("coef", "b") if one in variables]
+    return [posterior.names[j] for one in places for j in np.sort(one, axis=None)] or None
 
 
 def target_name_of(y):

@@ -162,10 +162,7 @@ class TopicDisplay(PosteriorDisplay):
         Parameters
         ----------
         <ax>
-        color : matplotlib color, default="#0072B2"
-            Colour of points and lines.
-        point_kw, line_kw : dict, default=None
-            Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
+        <points>
         """
         k, n = self.probability.shape
         shape = (-(-k // _COLUMNS), min(k, _COLUMNS))
@@ -192,7 +189,7 @@ class TopicDisplay(PosteriorDisplay):
         points, (lines,) = draw_rows(
             panel, self.words[place], self.probability[place], [(ends, 1.6)],
             with_defaults({"color": color, "markersize": 5}, point_kw),
-            {"color": color, **(line_kw or {})}, 9.0,
+            {"color": color, **(line_kw or {})},
         )  # fmt: skip
         self.points_.append(points), self.lines_.append(lines)
         panel.set_xlim(0.0, 1.05 * max(ends.max(), self.probability[place].max()))

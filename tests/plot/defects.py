@@ -5,14 +5,14 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "both intervals of a row have the inner level",
-        "plot/_intervals.py",
+        "plot/_forest.py",
         "outer=posterior.interval(levels[1])[shown]",
         "outer=posterior.interval(levels[0])[shown]",
         "plot/test_intervals.py",
     ),
     Defect(
         "names of rows are not sorted with them",
-        "plot/_intervals.py",
+        "plot/_forest.py",
         "names=[posterior.names[j] for j in shown]",
         "names=[posterior.names[j] for j in places[: len(shown)]]",
         "plot/test_intervals.py",
