@@ -11,7 +11,6 @@ from scipy.special import ndtri
 from skpmd._base.utils import check_count, check_level
 from skpmd._base.validation import checked_weights
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
-from skpmd.plot import _regions
 from skpmd.plot._common import (
     BLUE,
     DARK,
@@ -29,6 +28,7 @@ from skpmd.plot._common import (
     region_patches,
     short_names,
 )
+from skpmd.plot._pairs import thresholds
 from skpmd.plot._tables import dense, named, scaling_of
 from skpmd.posterior import Posterior
 from skpmd.wrappers import column_names, innermost, inside
@@ -234,7 +234,7 @@ class MixtureDensityDisplay(Display):
 
     def _draw_plane(self, contour_kw, data_kw):
         areas = np.outer(np.gradient(self.x), np.gradient(self.y))
-        cuts = _regions.thresholds(self.density, areas, self.levels)
+        cuts = thresholds(self.density, areas, self.levels)
         grid = np.meshgrid(self.x, self.y, indexing="ij")
         handles = region_patches(f"{percent(level)} of new rows" for level in self.levels)
         if self.data is not None and len(self.data):
