@@ -44,7 +44,6 @@ from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.custom._distributions import function_of
-from skpmd.custom._merge import shards_of
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
@@ -56,7 +55,14 @@ from skpmd.custom._model import (
     rows_of,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
+from skpmd.custom._prior import (
+    PriorCheck,
+    check_prior,
+    edges_given_rows,
+    prior_functions,
+    shards_of,
+    shown_of,
+)
 from skpmd.custom._samples import by_sample_or_all
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from skpmd._base.merging import check_equal, refuse_copies
 from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.results import Shown
 from skpmd._export import Variable
@@ -31,6 +32,7 @@ from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.particles import accepted, log_sum_exp, select
 from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
+from skpmd.proposals.density_product import Shard
 from skpmd.proposals.fitted_density import FittedDensity
 
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
@@ -45,6 +47,10 @@ _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
 _DF, _JITTER, _ITERATIONS = 5.0, 1e-9, 50
 _MAX_ERROR = 0.1  # A constant is known from this standard error on, in nats.
 _MIN_GAP, _ERRORS = 0.02, 5.0  # It is wrong where it is off by more nats and standard errors.
+# Log priors of shards may differ by so much, beside a constant: they are the user's own functions,
+# which may have been pickled.
+_SAME = 1e-6
+_COMPARED = 200  # Particles of each shard that they are compared at.
 
 
 class PriorFunctions(NamedTuple):
@@ -363,3 +369,24 @@ def _bridge(of_draws, of_artificial):
     squared = [np.exp(2.0 * (np.log(side.std()) - np.log(side.mean()))) for side in
                (np.exp(above), np.exp(below))]  # fmt: skip
     return float(constant), float(np.sqrt(sum(squared) / m))
+
+
+# ------------------------------------------------------------------- priors of shards
+def shards_of(models, posteriors):
+    """A `Shard` for each posterior; ``models`` give their priors, which have to be the same."""
+    refuse_copies([one.particles for one in posteriors])
+    check_equal("The length of theta", [one.particles.shape[1] for one in posteriors])
+    log_priors = [without_errors(model.log_prior) for model in models]
+    for k, posterior in enumerate(posteriors):
+        theta = np.concatenate([one.particles[:_COMPARED] for one in (posteriors[0], posterior)])
+        first, own = log_priors[0](theta), log_priors[k](theta)
+        with np.errstate(invalid="ignore"):  # Beyond an edge both are -inf.
+            apart = np.ptp(own - first)
+        size = 1.0 + np.abs(first[np.isfinite(first)]).max(initial=0.0)
+        if not apart <= _SAME * size:
+            raise ValueError(
+                f"the prior of estimators[{k}] is not that of estimators[0]: at particles of both, "
+                f"differences of their log densities vary by {apart:.3g}. Fit all shards under one."
+            )
+    densities = [posterior.fitted_density() for posterior in posteriors]
+    return [Shard(*both) for both in zip(densities, log_priors, strict=True)]

@@ -26,6 +26,15 @@ from skpmd.engine.particles import (
 KERNELS = ("gaussian", "epanechnikov")
 _NODES, _ROUNDS = 7, 20  # Of a match of moments.
 _CHUNK = 1 << 18  # So many pairwise values are held at once.
+_GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
+_MAX_SCORED = 1024  # The leave-one-out score is averaged over so many particles, at most,
+_MIN_SCORED = 256  # and over so many, if there are, though that be more than
+_MAX_PAIRS = 8_000_000  # so many distances.
+_PER_NUMBER = 50  # With fewer of them for each number of a shape, half learn it and half judge it.
+_MIN_GAIN = 1e-4  # The search for a shape ends where it gains less, in nats.
+_PATIENCE = 3  # The search stops after so many narrower bandwidths that score worse.
+_MAX_ITER = 15  # The kernel's shape is refined so many times, at most.
+_NARROWEST = 1e-3  # This is the smallest bandwidth along any axis, in whitened units.
 
 
 class KDE(NamedTuple):
@@ -199,17 +208,6 @@ def _log_kernel(squared, kde):
 
 
 # ------------------------------------------------------------------- how wide the kernels are
-_GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
-_MAX_SCORED = 1024  # The leave-one-out score is averaged over so many particles, at most,
-_MIN_SCORED = 256  # and over so many, if there are, though that be more than
-_MAX_PAIRS = 8_000_000  # so many distances.
-_PER_NUMBER = 50  # With fewer of them for each number of a shape, half learn it and half judge it.
-_MIN_GAIN = 1e-4  # The search for a shape ends where it gains less, in nats.
-_PATIENCE = 3  # The search stops after so many narrower bandwidths that score worse.
-_MAX_ITER = 15  # The kernel's shape is refined so many times, at most.
-_NARROWEST = 1e-3  # This is the smallest bandwidth along any axis, in whitened units.
-
-
 def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
     """Covariance of the kernels in whitened coordinates, shape (d, d).
 

@@ -31,11 +31,10 @@ from skpmd.plot._common import (
 from skpmd.plot._pairs import thresholds
 from skpmd.plot._tables import dense, named, scaling_of
 from skpmd.posterior import Posterior
+from skpmd.predictive import NormalMixture
 from skpmd.wrappers import column_names, innermost, inside
 
 _REGIONS = (0.5, 0.9)
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-_BLOCK = 1 << 21  # So many densities of components are held at once.
 _FAR = float(ndtri(0.9999))  # Components are drawn as far as this, in standard deviations.
 
 
@@ -268,7 +267,8 @@ def _mixture_and_rows(estimator, X):
 def _line(mixtures, posterior, data, n, level):
     """Mean density and band along one column."""
     x = _places(*reach(mixtures, posterior.weights), data, n)
-    table = densities(mixtures, x)
+    weights, means, stds = (one.T for one in mixtures)
+    table = NormalMixture(means, stds, weights).pdf(np.repeat(x[:, None], means.shape[1], axis=1)).T
     return {
         "x": x,
         "density": posterior.weights @ table,
@@ -312,18 +312,6 @@ def marginal_of(posterior, column):
         particles[:, places["means"].columns[:, column]],
         particles[:, places["stds"].columns[:, column]],
     )
-
-
-def densities(mixtures, x):
-    """Density of each particle's mixture at each point, (m, g)."""
-    weights, means, stds = mixtures
-    out, step = np.empty((len(weights), len(x))), max(1, _BLOCK // (len(x) * weights.shape[1]))
-    for start in range(0, len(weights), step):
-        rows = slice(start, start + step)
-        z = (x - means[rows, :, None]) / stds[rows, :, None]
-        own = np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI) / stds[rows, :, None]
-        out[rows] = np.einsum("ik,ikg->ig", weights[rows], own)
-    return out
 
 
 def reach(mixtures, particle_weights):

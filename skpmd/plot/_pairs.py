@@ -39,6 +39,13 @@ _NOTHING = 1e-6  # Other particles have to have as much of the weight.
 # whose squares are still numbers.
 _ROUNDING, _TINY = 1e-12, 1e-150
 _LETTERS, _FONT = 18, 9  # Names have lines of so many letters, in so many points.
+_TAIL = 0.05  # Axes leave out so much of what is not in the outer region on either side,
+_MARGIN = 0.15  # and have so much of their length more.
+_EVEN, _BY_MASS = 50, 40  # Points of a grid: at equal distances, and at equal masses.
+_EDGE = 2.0 ** np.arange(7)  # Points beyond the edge of a mode, in distances of those within.
+_CORRELATED = 0.9  # From this correlation on a grid of two coordinates is turned.
+_FLAT = 1e-6  # Standard deviations of a ridge that is a line to rounding.
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # Multiples of it are spread evenly over the unit interval.
 
 
 class PairDisplay(PosteriorDisplay):
@@ -250,15 +257,6 @@ def _varying(posterior, places, is_default):
 
 
 # ------------------------------------------------------------------- regions
-_TAIL = 0.05  # Axes leave out so much of what is not in the outer region on either side,
-_MARGIN = 0.15  # and have so much of their length more.
-_EVEN, _BY_MASS = 50, 40  # Points of a grid: at equal distances, and at equal masses.
-_EDGE = 2.0 ** np.arange(7)  # Points beyond the edge of a mode, in distances of those within.
-_CORRELATED = 0.9  # From this correlation on a grid of two coordinates is turned.
-_FLAT = 1e-6  # Standard deviations of a ridge that is a line to rounding.
-_GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # Multiples of it are spread evenly over the unit interval.
-
-
 def selection(posterior, places):
     """The posterior of some coordinates; particles without weight are left out."""
     alive = posterior.weights > 0.0

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats, as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
@@ -30,7 +29,7 @@ from skpmd.plot._common import (
     with_defaults,
 )
 from skpmd.plot._tables import target_name_of
-from skpmd.wrappers import innermost
+from skpmd.wrappers import called
 
 _KINDS = "auto", "density", "frequency"
 _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.
@@ -145,7 +144,8 @@ class PosteriorPredictiveCheckDisplay(Display):
         """
         matplotlib()
         n_draws = check_n_draws("n_draws", n_draws)
-        draws = _draws(estimator, X, n_draws, as_generator(random_state))
+        keywords = {"n_samples": n_draws, "random_state": as_generator(random_state)}
+        draws = called(estimator, X, "sample_y", keywords)
         return cls.from_predictions(y, draws.T, **options)
 
     @classmethod
@@ -290,21 +290,6 @@ def _are_numbers(values):
 def _bins(values):
     """Number of bins: about as many as the square root of the values."""
     return int(np.clip(np.sqrt(len(values)), 5, 40))
-
-
-def _draws(estimator, X, n_draws, rng):
-    """Targets drawn at the rows, (n, n_draws), in the units of the outermost target."""
-    found, X = innermost(estimator, X)
-    if isinstance(found, TransformedTargetRegressor):
-        draws = _draws(found.regressor_, X, n_draws, rng)
-        back = found.transformer_.inverse_transform(draws.reshape(-1, 1))
-        return np.asarray(back).reshape(draws.shape)
-    if not hasattr(found, "sample_y"):
-        raise TypeError(
-            f"{type(found).__name__} has no sample_y: draw data sets y_rep of shape (n_draws, n) "
-            "and call from_predictions."
-        )
-    return found.sample_y(X, n_draws, random_state=rng)
 
 
 def _checked(y, y_rep):

@@ -49,6 +49,14 @@ _MAX_KERNELS = 5  # Kernels stand for a density of up to so many coordinates.
 # The wide component's mass is smaller where values of the density are known: with 1e-3 a posterior
 # four standard deviations away was .5 of its own off, and is .01.
 _DEFENSIVE_SHARE, _DEFENSIVE_SHARE_BY_VALUES, _DEFENSIVE_FACTOR = 1e-3, 1e-6, 1.5
+_MAX_COMPONENTS, _MAX_EM, _EM_TOL = 8, 200, 1e-5
+_MIN_POINTS = 2.0  # Each component has so many effective particles for each coordinate.
+_MAX_KURTOSIS = 2.5  # A marginal with less (a normal one has 3) may be of several modes.
+_JITTER = 1e-9  # Of covariances of components, in units of the whole.
+# Skewness is measured on other particles than those that chose its axes, and counts from so many of
+# its standard errors on.
+_MIN_ERRORS = 3.0
+_MAX_SKEWED = 200  # With more coordinates, finding skewed axes takes long.
 
 
 class FittedDensity(NamedTuple):
@@ -293,16 +301,6 @@ def _coverage(density, theta, log_weights, log_joint):
 
 
 # ------------------------------------------------------------------- mixtures of skew normals
-_MAX_COMPONENTS, _MAX_EM, _EM_TOL = 8, 200, 1e-5
-_MIN_POINTS = 2.0  # Each component has so many effective particles for each coordinate.
-_MAX_KURTOSIS = 2.5  # A marginal with less (a normal one has 3) may be of several modes.
-_JITTER = 1e-9  # Of covariances of components, in units of the whole.
-# Skewness is measured on other particles than those that chose its axes, and counts from so many of
-# its standard errors on.
-_MIN_ERRORS = 3.0
-_MAX_SKEWED = 200  # With more coordinates, finding skewed axes takes long.
-
-
 def skew_normals(theta, log_weights, mean, chol):
     """Components (a `Proposal` each) of the mixture that has the largest BIC, and their shares.
 
