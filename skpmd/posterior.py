@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from skpmd._base.parameters import ParameterDraws, columns_of, with_names
+from skpmd._base.parameters import (
+    ParameterDraws,
+    WeightedDraws,
+    columns_of,
+    with_names,
+)
 from skpmd._base.utils import (
     as_generator,
-    check_level,
     check_n_draws,
     check_points,
-    weighted_quantile,
 )
 from skpmd._checks import findings
 from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
@@ -32,7 +35,7 @@ _ROUNDING = 1e-6  # Of coordinates that sum to one.
 _UNAVAILABLE = "{} is not available: {}."
 
 
-class Posterior:
+class Posterior(WeightedDraws):
     """A posterior distribution held as weighted particles.
 
     Estimators build it, and it is the same class for all of them. Averages are weighted averages
@@ -50,12 +53,8 @@ class Posterior:
     ess : float, optional
         Effective number of draws, if the draws are not independent. By default it is Kish's
         effective sample size of the weights.
-    pareto_k : float, optional
-        k-hat of the importance weights.
-    r_hat : float, optional
-        Largest R-hat (rank-normalised and split) of any coordinate, after Hamiltonian moves.
-    log_evidence, log_evidence_se : float, optional
-        Log marginal likelihood in nats and its standard error.
+    pareto_k, r_hat, log_evidence, log_evidence_se : float, optional
+        Diagnostics and evidence, where they are known; see the attributes.
     unavailable : str, optional
         Why k-hat or the evidence is not available, for the error that access to them raises.
     caveat : str, optional
@@ -268,46 +267,6 @@ class Posterior:
         """
         return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
 
-    def quantile(self, q: ArrayLike) -> Array:
-        """Quantiles of each coordinate.
-
-        Parameters
-        ----------
-        q : float or array-like of shape (k,)
-            Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of shape (d,) or (k, d)
-            Quantiles, interpolated linearly between particles at the middle of their weight.
-
-        Raises
-        ------
-        ValueError
-            If a probability does not lie in [0, 1].
-        """
-        return weighted_quantile(self.particles, self.weights, q)
-
-    def interval(self, level: float = 0.9) -> Array:
-        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        ndarray of shape (d, 2)
-            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        return self.quantile(check_level(level)).T
-
     def expectation(self, f: Callable[..., Any]) -> ArrayOrMore:
         """Posterior mean of f.
 
@@ -516,10 +475,6 @@ class Posterior:
 
     _is_drawn = True  # The particles are draws, whose averages have an error.
 
-    def _p_positive(self):
-        """Probability of a value above zero, (d,); ties count half."""
-        return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
-
     def check(self) -> list[str]:
         """List reasons not to trust this posterior, and what to change.
 
@@ -666,6 +621,9 @@ class Posterior:
     def lacks_prior(self) -> bool:
         """Whether ``log_prior`` was left out of a file, and has not been set again."""
         return self._needs_prior and self.log_prior is None
+
+    def _weighted(self):
+        return self.particles, self.weights
 
     def _density(self):
         """What takes coordinates off their bounds, the density there, and its log mass within."""
