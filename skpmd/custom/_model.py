@@ -25,20 +25,12 @@ _N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared,
 
 
 class CustomModel(Model):
-    """Functions of a user as a model.
+    """Functions of a user as a model, as `ParticleMirrorDescent` takes them.
 
-    Parameters
-    ----------
-    log_likelihood, log_prior, sample_prior : callable
-        As `ParticleMirrorDescent` takes them.
-    weighted : bool
-        Whether ``log_likelihood`` is given ``sample_weight``.
-    likelihood_name : str
-        What errors call ``log_likelihood``, which may be the sum of another function.
-    names : list of str, optional
-        Of the coordinates; there have to be as many.
-    variables : dict of str to Variable, optional
-        Parameters by which functions may take parts of theta.
+    ``weighted`` says whether ``log_likelihood`` is given ``sample_weight``, and ``likelihood_name``
+    is what errors call it, for it may be the sum of another function. There have to be as many
+    ``names`` as coordinates. By ``variables``, a dict of `Variable`, functions may take parts of
+    theta.
     """
 
     def __init__(

@@ -75,15 +75,9 @@ class PriorFunctions(NamedTuple):
 def prior_functions(prior, log_prior, sample_prior, names=None):
     """The functions of a prior that is given in one of two ways; ValueError if by none or both.
 
-    Parameters
-    ----------
-    prior : dict, Posterior, estimator or None
-        A dict of names to frozen distributions of `scipy.stats`, independent of each other; or an
-        earlier posterior.
-    log_prior, sample_prior : callable or None
-        The functions themselves.
-    names : list of str, optional
-        Of the coordinates, to find them in an earlier posterior by.
+    ``prior`` is a dict of names to frozen distributions of `scipy.stats`, independent of each
+    other, or an earlier posterior; the other way are the functions themselves. ``names`` are those
+    of coordinates, to find them in an earlier posterior by.
     """
     given = log_prior is not None, sample_prior is not None
     if prior is None:

@@ -21,12 +21,8 @@ _TINY = 1e-300
 class Unbounded(Model):
     """A model in coordinates u of the whole real line, its densities with the Jacobian.
 
-    Parameters
-    ----------
-    model : Model
-        Without a conjugate block.
-    lower, upper : ndarray of shape (d,)
-        Edges, infinite where there is none.
+    The ``model`` has no conjugate block. Edges ``lower`` and ``upper``, (d,) each, are infinite
+    where there is none.
     """
 
     def __init__(self, model, lower, upper):

@@ -120,27 +120,13 @@ class FittedDensity(NamedTuple):
 
 
 def fit(theta, log_weights, log_joint=None, support=None, free=None):
-    """Fit a density to weighted particles.
+    """The `FittedDensity` of weighted particles, always the same for the same ones.
 
-    Parameters
-    ----------
-    theta : ndarray of shape (m, d)
-        Positions; in each direction they must vary.
-    log_weights : ndarray of shape (m,)
-        Log weights up to a constant.
-    log_joint : ndarray of shape (m,), optional
-        Log of the density that they are distributed by, up to a constant, where it is known: k-hat
-        tells how well the fitted density covers it.
-    support : tuple of two ndarray of shape (d,), optional
-        Lower and upper edges of the coordinates, infinite where there are none.
-    free : optional
-        What takes coordinates to those in which the density is fitted, as `Unbounded` does it,
-        where they have no edges.
-
-    Returns
-    -------
-    FittedDensity
-        Always the same for the same particles.
+    Particles (m, d) must vary in each direction; their ``log_weights`` (m,) are up to a constant.
+    ``log_joint`` (m,) is the log of the density that they are distributed by, up to a constant,
+    where it is known: k-hat tells how well the fitted density covers it. ``support`` are two arrays
+    (d,) of edges, infinite where there are none, and ``free`` takes coordinates to those in which
+    the density is fitted, as `Unbounded` does it, where they have no edges.
     """
     d = theta.shape[1]
     if support is not None and np.isfinite(support).any():
