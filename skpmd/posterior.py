@@ -18,7 +18,6 @@ from skpmd._base.utils import (
     check_n_draws,
     check_points,
 )
-from skpmd._checks import findings
 from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
@@ -33,6 +32,7 @@ from skpmd.proposals.fitted_density import FittedDensity
 _ROUNDS, _N_MASS = 100, 1 << 13
 _ROUNDING = 1e-6  # Of coordinates that sum to one.
 _UNAVAILABLE = "{} is not available: {}."
+_FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
 
 
 class Posterior(WeightedDraws):
@@ -486,7 +486,7 @@ class Posterior(WeightedDraws):
             not posterior weights, few effective draws, an uncertain evidence, and what else a fit
             warned of. Empty if there are no findings.
         """
-        return findings(self)
+        return _findings(self)
 
     def to_frame(self) -> Frame:
         """Particles as a pandas.DataFrame, with a row for each.
@@ -668,3 +668,56 @@ class Posterior(WeightedDraws):
         if self.log_prior is not None and inside.any():
             inside[inside] = np.asarray(self.log_prior(theta[inside])) > -np.inf
         return inside
+
+
+# ------------------------------------------------------------------- reasons not to trust it
+def _findings(posterior):
+    """Findings as sentences (list of str), the most serious first; empty if there are none."""
+    m = len(posterior.weights)
+    if m == 1:
+        return ["There is one particle: a point estimate, whose intervals have no width."]
+    found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
+    if posterior.weighting != "posterior":
+        found.append(
+            f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
+            "probability of an interval of a coordinate is not its posterior probability."
+        )
+    # Weights for predictions, which need few particles, have none of these errors to speak of.
+    if posterior.ess < _FEW_DRAWS and posterior.weighting.startswith("posterior"):
+        error = 1.0 / np.sqrt(posterior.ess)
+        found.append(
+            f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "
+            "posterior standard deviations, and ends of intervals more. Raise n_particles."
+        )
+    error = getattr(posterior, "log_evidence_se", None)
+    if error is not None and error > _LARGE_SE:
+        found.append(
+            f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
+            "of less than three of these says nothing."
+        )
+    found += [text[0].upper() + text[1:] + "." for text in posterior.concerns]
+    if posterior.caveat is not None:
+        found.append(f"Of this posterior: {posterior.caveat}.")
+    return found
+
+
+def _of_chains(posterior):
+    """What R-hat says, or None."""
+    r_hat = getattr(posterior, "r_hat", None)
+    if r_hat is None or r_hat <= _MAX_R_HAT:
+        return None
+    return (
+        f"R-hat is {r_hat:.2f}, above {_MAX_R_HAT}: chains are at different places. Scale the "
+        "columns, narrow the prior, or raise n_particles."
+    )
+
+
+def _of_weights(posterior):
+    """What k-hat says, or None."""
+    k = getattr(posterior, "pareto_k", None)
+    if k is None or not heavy_tail(posterior.log_weights, k):
+        return None
+    return (
+        f"k-hat is {k:.2f}, above {MAX_K}: a few particles carry the averages, and the posterior "
+        "may be where none is. Raise n_particles, or narrow the prior."
+    )

@@ -26,10 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
-from skpmd._joined_rows import JoinedDistribution
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
-from skpmd.predictive import NormalMixture, PredictiveDistribution
+from skpmd.predictive import JoinedDistribution, NormalMixture, PredictiveDistribution
 
 __all__ = [
     "JoinedDistribution",

@@ -404,12 +404,12 @@ def _is_number(dtype):
     return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "fiu"
 
 
-def select(values, rows):
+def select_rows(values, rows):
     """Some rows, by a slice, a mask or places, as what they are; None stays None."""
     if values is None:
         return None
     if isinstance(values, np.ndarray | BlockTable):
         return values[rows]
     if isinstance(values, Mapping):
-        return {key: select(column, rows) for key, column in values.items()}
+        return {key: select_rows(column, rows) for key, column in values.items()}
     return _safe_indexing(values, np.arange(_num_samples(values))[rows])

@@ -44,6 +44,7 @@ from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.custom._distributions import function_of
+from skpmd.custom._fit import by_sample_or_all, step_from_values
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
@@ -63,8 +64,6 @@ from skpmd.custom._prior import (
     shards_of,
     shown_of,
 )
-from skpmd.custom._samples import by_sample_or_all
-from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.posterior import Posterior

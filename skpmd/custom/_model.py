@@ -10,7 +10,7 @@ import numpy as np
 
 from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_floats
-from skpmd._base.validation import checked_weights, count_rows, select
+from skpmd._base.validation import checked_weights, count_rows, select_rows
 from skpmd._rows.rows import Rows
 from skpmd._runtime.threads import each
 from skpmd.engine.edges import NotANumberError
@@ -248,7 +248,7 @@ def rows_of(X, y, sample_weight, batch_size):
         )
     else:
         weight = checked_weights(sample_weight, np.zeros(n))
-    return Rows(X, y, weight, batch_size, select)
+    return Rows(X, y, weight, batch_size, select_rows)
 
 
 # ------------------------------------------------------------------- values of each row
@@ -356,7 +356,7 @@ def of_parts(model, rows, theta):
     n = len(batch.weight)
     if n < 2:
         return ()
-    parts = [batch.take(part, select) for part in (slice(n // 2), slice(n // 2, None))]
+    parts = [batch.take(part, select_rows) for part in (slice(n // 2), slice(n // 2, None))]
     whole = model.log_likelihood(theta, batch)
     both = sum(model.log_likelihood(theta, one) for one in parts)
     if np.allclose(both, whole, rtol=_SAME_SUM, atol=_SAME_SUM):
