@@ -20,14 +20,11 @@ from skpmd.plot._common import (
     check_option,
     check_posterior,
     coordinates,
-    draw_rows,
     log_axis,
     matplotlib,
-    one_axes,
     percent,
     sentence_of_hidden,
     short_names,
-    with_defaults,
     wrapped,
 )
 from skpmd.plot._tables import KINDS, coefficients_of, meaning_of_coefficients
@@ -79,15 +76,13 @@ class ForestDisplay(Display):
     def _draw(self, ax, color, point_kw, line_kw, *, null, drawn=np.asarray):
         """Draw points and intervals, and a dashed line at ``null`` unless that is None."""
         longest, n = max(map(len, short_names(self.names))), max(len(self.names), _FEWEST)
-        self.ax_, self.figure_ = one_axes(ax, _ROW * n + _FRAME, longest)
+        self._one_axes(ax, _ROW * n + _FRAME, longest)
         line = {"color": GREY, "linewidth": 1.0, "linestyle": "--", "zorder": 0}
         self.null_line_ = None if null is None else self.ax_.axvline(null, **line)
-        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
-            self.ax_, self.names, drawn(self.center),
-            ((drawn(self.outer), 1.0), (drawn(self.inner), 2.8)),
-            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
-            {"color": color, **(line_kw or {})},
-        )  # fmt: skip
+        intervals = (drawn(self.outer), 1.0), (drawn(self.inner), 2.8)
+        self.points_, (self.outer_lines_, self.inner_lines_) = self._draw_rows(
+            self.names, drawn(self.center), intervals, color, point_kw, line_kw
+        )
 
     def _labelled(self, label):
         """The display with a label of its axis, and how many are not shown for a title."""

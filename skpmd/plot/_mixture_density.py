@@ -17,14 +17,8 @@ from skpmd.plot._common import (
     GREY,
     Display,
     check_levels,
-    draw_data,
-    draw_histogram,
-    draw_line,
-    draw_regions,
     matplotlib,
-    one_axes,
     percent,
-    put_legend,
     region_patches,
     short_names,
 )
@@ -198,10 +192,10 @@ class MixtureDensityDisplay(Display):
         data_kw : dict, default=None
             Keywords of the histogram (`Axes.stairs`) or of the points (`Axes.plot`).
         """
-        self.ax_, self.figure_ = one_axes(ax)
+        self._one_axes(ax)
         self.line_ = self.band_ = self.histogram_ = self.contours_ = self.points_ = None
         if self.y is None:
-            self._draw_line(line_kw, band_kw or {}, data_kw or {})
+            self._draw_column(line_kw, band_kw or {}, data_kw or {})
         else:
             self._draw_plane(contour_kw, data_kw)
         names = short_names(self.names)
@@ -209,21 +203,21 @@ class MixtureDensityDisplay(Display):
         self.ax_.set_ylabel("density" if self.y is None else names[1])
         return self
 
-    def _draw_line(self, line_kw, band_kw, data_kw):
+    def _draw_column(self, line_kw, band_kw, data_kw):
         if self.data is not None and len(self.data):
             values, edges = self._histogram()
             look = {"facecolor": "0.9", "edgecolor": GREY, "label": "data", **data_kw}
-            self.histogram_ = draw_histogram(self.ax_, values, edges, look)
+            self._draw_bins(values, edges, look)
         look = {"color": DARK, "linewidth": 0.0, "label": f"{percent(self.level)} of particles"}
         look |= {"alpha": 0.65, **band_kw}  # The histogram is seen behind it.
         self.band_ = self.ax_.fill_between(self.x, *self.band.T, **look)
-        self.line_ = draw_line(
-            self.ax_, self.x, self.density, line_kw, color=BLUE, linewidth=1.8,
+        self.line_ = self._draw_line(
+            self.x, self.density, line_kw, color=BLUE, linewidth=1.8,
             label="posterior mean",
         )  # fmt: skip
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.margins(x=0.0)
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
 
     def _histogram(self):
         bins = self.bins
@@ -238,10 +232,10 @@ class MixtureDensityDisplay(Display):
         handles = region_patches(f"{percent(level)} of new rows" for level in self.levels)
         if self.data is not None and len(self.data):
             look = {"markersize": 2.5, "label": "data"}
-            self.points_ = draw_data(self.ax_, *self.data.T, data_kw, **look)
+            self.points_ = self._draw_data(*self.data.T, data_kw, **look)
             handles.append(self.points_)
-        self.contours_ = draw_regions(self.ax_, grid, self.density, cuts, [0.9, 1.5], contour_kw)
-        self.legend_ = put_legend(self.ax_, handles=handles)
+        self.contours_ = self._draw_regions(grid, self.density, cuts, [0.9, 1.5], contour_kw)
+        self._put_legend(handles)
 
 
 def _mixture_and_rows(estimator, X):

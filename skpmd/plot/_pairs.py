@@ -19,13 +19,9 @@ from skpmd.plot._common import (
     check_levels,
     check_posterior,
     coordinates,
-    draw_line,
-    draw_regions,
-    many_axes,
     matplotlib,
     percent,
     plain_numbers,
-    put_title,
     region_patches,
     sentence_of_hidden,
     short_names,
@@ -185,8 +181,7 @@ class PairDisplay(PosteriorDisplay):
         """
         k = len(self.names)
         side = max(_PANEL * k, 4.8)
-        self.axes_, self.figure_ = many_axes(ax, (k, k), (side, side))
-        self.ax_ = self.axes_[0, 0]
+        self._many_axes(ax, (k, k), (side, side))
         names = [wrapped(name, _LETTERS) for name in short_names(self.names)]
         self.lines_ = [self._draw_marginal(j, line_kw) for j in range(k)]
         self.contours_ = {place: self._draw_pair(*place, contour_kw) for place in self.pairs}
@@ -210,14 +205,14 @@ class PairDisplay(PosteriorDisplay):
         self.figure_.align_xlabels(self.axes_[-1])
         self.figure_.align_ylabels(self.axes_[:, 0])
         hidden = sentence_of_hidden(k, self.n_coordinates, "coordinates")
-        put_title(hidden, self.ax_, self.figure_, ax is None)
+        self._put_title(hidden, ax is None)
         return self
 
     def _draw_marginal(self, j, line_kw):
         panel, (x, density, cuts) = self.axes_[j, j], self.marginals[j]
         for cut, colour in zip(cuts, (LIGHT, DARK), strict=True):
             panel.fill_between(x, 0.0, density, where=density >= cut, color=colour, linewidth=0.0)
-        line = draw_line(panel, x, density, line_kw, color=BLUE, linewidth=1.5)
+        line = self._draw_line(x, density, line_kw, panel, color=BLUE, linewidth=1.5)
         panel.set_ylim(0.0, 1.05 * density.max())
         panel.set_yticks([])
         panel.spines[["top", "right", "left"]].set_visible(False)
@@ -227,7 +222,7 @@ class PairDisplay(PosteriorDisplay):
         panel, (*grid, density, cuts) = self.axes_[i, j], self.pairs[i, j]
         panel.set_ylim(*self.limits[i])
         plain_numbers(panel.yaxis)
-        return draw_regions(panel, grid, density, cuts, [0.8, 1.4], contour_kw)
+        return self._draw_regions(grid, density, cuts, [0.8, 1.4], contour_kw, panel)
 
     def _explain(self):
         """What the regions hold, beside the first panel or in it."""

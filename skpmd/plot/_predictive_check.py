@@ -17,14 +17,8 @@ from skpmd.plot._common import (
     Display,
     check_levels,
     check_option,
-    draw_bands,
-    draw_histogram,
-    draw_line,
-    draw_marks,
     matplotlib,
-    one_axes,
     percent,
-    put_legend,
     short_names,
     with_defaults,
 )
@@ -217,7 +211,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         replicated_kw : dict, default=None
             Keywords for the replicated data (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
         """
-        self.ax_, self.figure_ = one_axes(ax)
+        self._one_axes(ax)
         self.inner_ = self.outer_ = self.histogram_ = None
         draw = {
             "density": self._draw_density,
@@ -226,7 +220,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         }[self.kind]
         self.observed_ = draw(observed_kw, replicated_kw or {})
         self.ax_.set_xlabel(short_names([self.name])[0])
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
         return self
 
     def _bands(self):
@@ -236,9 +230,9 @@ class PosteriorPredictiveCheckDisplay(Display):
         return *ends, [f"{percent(level)} of replicated" for level in self.levels]
 
     def _draw_density(self, observed_kw, replicated_kw):
-        self.inner_, self.outer_ = draw_bands(self.ax_, self.x, *self._bands(), replicated_kw)
-        line = draw_line(
-            self.ax_, self.x, self.observed, observed_kw, color=VERMILION, linewidth=1.8,
+        self.inner_, self.outer_ = self._draw_bands(*self._bands(), replicated_kw)
+        line = self._draw_line(
+            self.x, self.observed, observed_kw, color=VERMILION, linewidth=1.8,
             label="observed",
         )  # fmt: skip
         self.ax_.set_ylabel("density")
@@ -256,8 +250,8 @@ class PosteriorPredictiveCheckDisplay(Display):
             )
             for j, width in ((1, 1.4), (0, 5.0))
         )  # fmt: skip
-        line = draw_marks(
-            self.ax_, places, self.observed, observed_kw, color=VERMILION, marker="X", markersize=8,
+        line = self._draw_marks(
+            places, self.observed, observed_kw, color=VERMILION, marker="X", markersize=8,
             label="observed", zorder=3,
         )  # fmt: skip
         if not is_number:
@@ -275,7 +269,7 @@ class PosteriorPredictiveCheckDisplay(Display):
     def _draw_statistic(self, observed_kw, replicated_kw):
         values, edges = np.histogram(self.replicated, bins=_bins(self.replicated))
         look = {"facecolor": LIGHT, "edgecolor": BLUE, "label": "replicated", **replicated_kw}
-        self.histogram_ = draw_histogram(self.ax_, values, edges, look)
+        self._draw_bins(values, edges, look)
         label = f"observed: {100 * self.p_value:.3g} % of replicated are larger"
         look = {"color": VERMILION, "linewidth": 2.0, "label": label}
         self.ax_.set_ylabel("replicated data sets")
