@@ -613,10 +613,6 @@ class Posterior(WeightedDraws):
         without = {"_kde": None, "_fitted": {}, "log_prior": None, "_needs_prior": needs}
         return {**self.__dict__, **without}
 
-    # What files of earlier versions do not have.
-    simplex, log_prior, concerns = None, None, ()
-    _needs_prior = False
-
     @property
     def lacks_prior(self) -> bool:
         """Whether ``log_prior`` was left out of a file, and has not been set again."""
