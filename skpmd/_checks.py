@@ -7,19 +7,25 @@ from skpmd.engine.diagnostics import MAX_K, heavy_tail
 _FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
 
 
+def kind(posterior):
+    """What particles are that are not the posterior, by choice of the method; "" by default."""
+    if len(posterior.weights) == 1:
+        return "a point estimate, whose intervals have no width"
+    return "" if posterior.weighting.startswith("posterior") else posterior.weighting
+
+
 def findings(posterior):
-    """Findings as sentences (list of str), the most serious first; empty if there are none."""
-    m = len(posterior.weights)
-    if m == 1:
-        return ["There is one particle: a point estimate, whose intervals have no width."]
+    """Findings as sentences (list of str), the most serious first; empty if there are none.
+
+    What is so by choice of the method, whatever the rows are, is none: see `kind`.
+    """
     found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
-    if posterior.weighting != "posterior":
+    if posterior.weighting != "posterior" and posterior.weighting.startswith("posterior"):
         found.append(
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
             "probability of an interval of a coordinate is not its posterior probability."
         )
-    # Weights for predictions, which need few particles, have none of these errors to speak of.
-    if posterior.ess < _FEW_DRAWS and posterior.weighting.startswith("posterior"):
+    if posterior.ess < _FEW_DRAWS and not kind(posterior):
         error = 1.0 / np.sqrt(posterior.ess)
         found.append(
             f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "
@@ -31,7 +37,7 @@ def findings(posterior):
             f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
             "of less than three of these says nothing."
         )
-    found += [text[0].upper() + text[1:] + "." for text in posterior.concerns]
+    found += [text[0].upper() + text[1:].rstrip(".") + "." for text in posterior.concerns]
     if posterior.caveat is not None:
         found.append(f"Of this posterior: {posterior.caveat}.")
     return found

@@ -15,7 +15,7 @@ from skpmd._base.utils import (
     check_points,
     weighted_quantile,
 )
-from skpmd._checks import findings
+from skpmd._checks import findings, kind
 from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
@@ -527,9 +527,10 @@ class Posterior:
         -------
         list of str
             One or two sentences for each finding, the most serious first: a large R-hat, weights
-            with a heavy tail, particles that have not been weighed by all rows, weights that are
-            not posterior weights, few effective draws, an uncertain evidence, and what else a fit
-            warned of. Empty if there are no findings.
+            with a heavy tail, particles that have not been weighed by all rows, weights of another
+            temperature, few effective draws, an uncertain evidence, and what else a fit warned of.
+            Empty if there are no findings. What the particles are by choice of the method (a point
+            estimate, weights for predictions) stands in the repr.
         """
         return findings(self)
 
@@ -633,8 +634,7 @@ class Posterior:
             parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
-        if self.caveat is not None:
-            parts.append(self.caveat)
+        parts += [text for text in (kind(self), self.caveat) if text]
         return f"Posterior({', '.join(parts)})"
 
     def _repr_html_(self):

@@ -754,6 +754,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         if fitted_kernel and not found:  # What is wrong with a kernel makes intervals wrong.
             found = left_out_findings(state)
         self.diagnostics_["warnings"].extend(found)
+        self.posterior_.concerns.extend(found)
         if self.weighting == "posterior":
             self._warn_or_interrupt()
             return
