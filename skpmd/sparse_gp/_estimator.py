@@ -499,6 +499,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             self._set_state(fitted(parameters, data)._replace(categories=categories))
             self._freeze()
         self._warn(data, fitted_kernel=True)
+        if self.normalize_y:
+            remedy = "set normalize_y=False, and a kernel in the units of the data"
+            self._warn_of_one_row(data.X.shape[0], remedy)
         return self
 
     @in_parts

@@ -22,6 +22,7 @@ def problem(n=80, seed=0):
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
+@pytest.mark.filterwarnings("ignore:.*there is one row:UserWarning")
 @pytest.mark.slow_but("one row-dtc", "one row-fitc", "one row-vfe")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
 @pytest.mark.parametrize(
