@@ -48,6 +48,7 @@ from skpmd.custom._model import (
     CustomModel,
     check_arguments,
     checked_names,
+    framed,
     gradient_given,
     is_given_weights,
 )
@@ -734,6 +735,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 "it in the place of prior, or set log_joint_gradient=None."
             )
         model, given = self._model(sample_weight)
+        model.columns = getattr(X, "names", None)  # Of a `BlockTable`.
         rows = rows_of(X, y, sample_weight, self.batch_size)
         if sample_weight is not None:
             self._counted(rows.data.weight)
@@ -745,7 +747,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             if not reset and hasattr(self, "n_features_in_"):
                 refuse_no_table(X)
         elif self.validate and not is_frame(X):
+            names = getattr(X, "names", None)
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+            X = framed(X, names)
         elif self.validate:
             X = self._checked_data(X, skip_check_array=True, reset=reset)
             check_numbers(X)
@@ -753,7 +757,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
                 validate_data(self, X, skip_check_array=True)
-            X = array_of(X)
+            X = framed(array_of(X), getattr(X, "names", None))
         if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             if X is not None:

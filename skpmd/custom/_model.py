@@ -46,6 +46,7 @@ class CustomModel(Model):
         self._weighted = weighted
         self.likelihood_name = likelihood_name
         self._names, self.variables = names, variables
+        self.columns = None  # Names, where rows come from blocks of named columns.
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
     def sample_prior(self, rng, m):
@@ -82,15 +83,30 @@ class CustomModel(Model):
     def log_likelihood(self, theta, batch):
         """Log-likelihood of a batch; see `Model`."""
         weight = {"sample_weight": batch.weight} if self._weighted else {}
+        X = framed(batch.X, self.columns)
 
         def of(some):
-            with noted(self.likelihood_name, some, batch.X):
+            with noted(self.likelihood_name, some, X):
                 values = self._log_likelihood(
-                    with_names(some, self.variables), batch.X, batch.y, **weight
+                    with_names(some, self.variables), X, batch.y, **weight
                 )
             return _vector(self.likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
+
+
+def framed(X, names):
+    """An array of rows with these names of columns as a data frame of pandas, where there is one.
+
+    So functions get rows of blocks as they get a data frame in memory.
+    """
+    if names is None or not isinstance(X, np.ndarray):
+        return X
+    with suppress(ImportError):
+        from pandas import DataFrame
+
+        return DataFrame(X, columns=names)
+    return X
 
 
 def noted(name, theta, X=None):

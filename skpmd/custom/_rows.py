@@ -14,8 +14,8 @@ from skpmd._base.parameters import with_names
 from skpmd._base.validation import checked_weights, naming_missing
 from skpmd._rows.rows import Rows
 from skpmd._rows.table import BlockTable
-from skpmd._runtime.threads import each
-from skpmd.custom._model import AT_ONCE, parts_of, refuse_no_numbers
+from skpmd._runtime.threads import are_distributed, each
+from skpmd.custom._model import AT_ONCE, framed, parts_of, refuse_no_numbers
 
 _ROUNDING = 1e-8  # Of a sum over rows.
 POINTWISE = "log_likelihood_pointwise"
@@ -155,8 +155,10 @@ def pointwise_table(model, pointwise, theta, batch):
         single = rows_of(batch.X, batch.y, None, 1).whole()
         return np.column_stack([model.log_likelihood(theta, row) for row in single])
 
+    X = framed(batch.X, model.columns)
+
     def of(some):
-        values = pointwise(with_names(some, model.variables), batch.X, batch.y)
+        values = pointwise(with_names(some, model.variables), X, batch.y)
         table = values_table(POINTWISE, values, len(some), count(batch), by_targets=False)
         wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
         refuse_no_numbers(POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
@@ -190,10 +192,9 @@ def never_negative(model, pointwise, rows):
     Draws of the prior that do not fit rows make logs of densities negative, and densities zero.
     ``pointwise`` is the user's function of each row, or None.
     """
-    batch = next(iter(rows.whole()))
-    if batch.X is None and batch.y is None:
+    if (rows.data.X is None and rows.data.y is None) or are_distributed(rows.data.X):
         return ""
-    batch = batch.take(slice(_N_LOOKED_AT), select)
+    batch = rows.take(slice(min(len(rows), _N_LOOKED_AT)))
     with suppress(Exception), np.errstate(all="ignore"):  # The fit itself says what is wrong.
         theta = model.sample_prior(np.random.default_rng(0), _N_LOOKED_AT)
         if pointwise is None:
