@@ -14,13 +14,12 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _is_fitted, check_consistent_length, check_is_fitted
 
 from skpmd._base.utils import as_floats, check_probabilities, warn
 from skpmd._base.validation import fit_context
@@ -471,15 +470,6 @@ def _check_utility(table, n, n_actions, n_classes):
         place = tuple(int(one) for one in np.argwhere(~np.isfinite(table))[0])
         raise ValueError(f"utility must be finite, got {table[place]} at {place}.")
     return table if table.ndim == 3 else table[None]
-
-
-def _is_fitted(estimator):
-    """Whether an estimator has been fitted; one without a fit, or without attributes, has not."""
-    try:
-        check_is_fitted(estimator)
-    except (NotFittedError, TypeError):
-        return False
-    return True
 
 
 def _with_label(actions, label):
