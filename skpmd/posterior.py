@@ -218,7 +218,7 @@ class Posterior(WeightedDraws):
         Parameters
         ----------
         name : str
-            A parameter, which may be an array (``"b"``), or one of ``names`` (``"b[hours]"``).
+            A parameter, which may be an array (``"coef"``), or one of ``names`` (``"hours"``).
 
         Returns
         -------
@@ -274,7 +274,7 @@ class Posterior(WeightedDraws):
         ----------
         f : callable
             Takes particles of shape (m, d) and returns an array with leading axis m. The particles
-            also take names of parameters and of coordinates: ``theta["b"]``, ``theta["b[hours]"]``.
+            also take names of parameters and of coordinates: ``theta["coef"]``, ``theta["hours"]``.
 
         Returns
         -------
@@ -482,9 +482,10 @@ class Posterior(WeightedDraws):
         -------
         list of str
             One or two sentences for each finding, the most serious first: a large R-hat, weights
-            with a heavy tail, particles that have not been weighed by all rows, weights that are
-            not posterior weights, few effective draws, an uncertain evidence, and what else a fit
-            warned of. Empty if there are no findings.
+            with a heavy tail, particles that have not been weighed by all rows, weights of another
+            temperature, few effective draws, an uncertain evidence, and what else a fit warned of.
+            Empty if there are no findings. What the particles are by choice of the method (a point
+            estimate, weights for predictions) stands in the repr.
         """
         return _findings(self)
 
@@ -588,8 +589,7 @@ class Posterior(WeightedDraws):
             parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
-        if self.caveat is not None:
-            parts.append(self.caveat)
+        parts += [text for text in (_kind(self), self.caveat) if text]
         return f"Posterior({', '.join(parts)})"
 
     def _repr_html_(self):
@@ -667,19 +667,25 @@ class Posterior(WeightedDraws):
 
 
 # ------------------------------------------------------------------- reasons not to trust it
+def _kind(posterior):
+    """What particles are that are not the posterior, by choice of the method; "" by default."""
+    if len(posterior.weights) == 1:
+        return "a point estimate, whose intervals have no width"
+    return "" if posterior.weighting.startswith("posterior") else posterior.weighting
+
+
 def _findings(posterior):
-    """Findings as sentences (list of str), the most serious first; empty if there are none."""
-    m = len(posterior.weights)
-    if m == 1:
-        return ["There is one particle: a point estimate, whose intervals have no width."]
+    """Findings as sentences (list of str), the most serious first; empty if there are none.
+
+    What is so by choice of the method, whatever the rows are, is none: see `_kind`.
+    """
     found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
-    if posterior.weighting != "posterior":
+    if posterior.weighting != "posterior" and posterior.weighting.startswith("posterior"):
         found.append(
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
             "probability of an interval of a coordinate is not its posterior probability."
         )
-    # Weights for predictions, which need few particles, have none of these errors to speak of.
-    if posterior.ess < _FEW_DRAWS and posterior.weighting.startswith("posterior"):
+    if posterior.ess < _FEW_DRAWS and not _kind(posterior):
         error = 1.0 / np.sqrt(posterior.ess)
         found.append(
             f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "
@@ -691,7 +697,7 @@ def _findings(posterior):
             f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
             "of less than three of these says nothing."
         )
-    found += [text[0].upper() + text[1:] + "." for text in posterior.concerns]
+    found += [text[0].upper() + text[1:].rstrip(".") + "." for text in posterior.concerns]
     if posterior.caveat is not None:
         found.append(f"Of this posterior: {posterior.caveat}.")
     return found

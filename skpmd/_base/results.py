@@ -9,6 +9,7 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.steps import Records
+from skpmd._base.utils import warn
 from skpmd._typing import Array
 from skpmd.engine.diagnostics import MAX_K, MAX_R_HAT, evidence_of, heavy_tail, pareto_k
 from skpmd.engine.importance import MAX_DISAGREEMENT
@@ -175,6 +176,18 @@ class ParticleResults(ParticleEstimator):
         """
         found = self._state.results.diagnostics
         self._conclude(found["warnings"], remedy, found["interrupted"])
+
+    def _warn_of_one_row(self, n, remedy):
+        """Warn where a fit has one row, of which the units of default priors are not known."""
+        if n != 1:
+            return
+        reason = (
+            "there is one row, which does not tell how y and the columns vary: default priors take "
+            f"their standard deviations to be 1. Give two rows or more, or {remedy}"
+        )
+        self.diagnostics_["warnings"].append(reason)
+        self.posterior_.concerns.append(reason)
+        warn(f"{type(self).__name__}: {reason}.", UserWarning)
 
 
 def _not_weighed(outcome, stream, merged):

@@ -49,9 +49,11 @@ from skpmd.custom._model import (
     CustomModel,
     check_arguments,
     checked_names,
+    framed,
     gradient_given,
     is_given_weights,
     likelihood_of,
+    never_negative,
     of_parts,
     rows_of,
 )
@@ -556,6 +558,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             model, rows, given = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
             prior = _checked(given, model, rng)
+            reason = never_negative(model, self._function("log_likelihood_pointwise"), rows)
+            if reason:  # Such a fit may take long.
+                warn(f"{type(self).__name__}: {reason}.", UserWarning)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
@@ -566,6 +571,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
+            results.posterior.concerns.extend([reason] * bool(reason))
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(
@@ -738,6 +744,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 "it in the place of prior, or set log_joint_gradient=None."
             )
         model, given = self._model(sample_weight)
+        model.columns = getattr(X, "names", None)  # Of a `BlockTable`.
         rows = rows_of(X, y, sample_weight, self.batch_size)
         if sample_weight is not None:
             self._counted(rows.data.weight)
@@ -749,7 +756,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             if not reset and hasattr(self, "n_features_in_"):
                 refuse_no_table(X)
         elif self.validate and not is_frame(X):
+            names = getattr(X, "names", None)
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+            X = framed(X, names)
         elif self.validate:
             X = self._checked_data(X, skip_check_array=True, reset=reset)
             check_numbers(X)
@@ -757,7 +766,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
                 validate_data(self, X, skip_check_array=True)
-            X = array_of(X)
+            X = framed(array_of(X), getattr(X, "names", None))
         if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             if X is not None:

@@ -12,7 +12,7 @@ from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, count_rows, select_rows
 from skpmd._rows.rows import Rows
-from skpmd._runtime.threads import each
+from skpmd._runtime.threads import are_distributed, each
 from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
 
@@ -21,6 +21,7 @@ from skpmd.engine.model import Model
 AT_ONCE = 1 << 18
 _ROUNDING = 1e-8  # Of a sum over rows.
 POINTWISE = "log_likelihood_pointwise"
+_N_LOOKED_AT, _NEXT_TO_NOTHING = 100, 1e-3  # Draws of the prior, and rows, at most; and a share.
 _N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
@@ -44,8 +45,9 @@ class CustomModel(Model):
         self._log_prior = log_prior
         self._sample_prior = sample_prior
         self._weighted = weighted
-        self._likelihood_name = likelihood_name
+        self.likelihood_name = likelihood_name
         self._names, self.variables = names, variables
+        self.columns = None  # Names, where rows come from blocks of named columns.
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
     def sample_prior(self, rng, m):
@@ -82,15 +84,30 @@ class CustomModel(Model):
     def log_likelihood(self, theta, batch):
         """Log-likelihood of a batch; see `Model`."""
         weight = {"sample_weight": batch.weight} if self._weighted else {}
+        X = framed(batch.X, self.columns)
 
         def of(some):
-            with noted(self._likelihood_name, some, batch.X):
+            with noted(self.likelihood_name, some, X):
                 values = self._log_likelihood(
-                    with_names(some, self.variables), batch.X, batch.y, **weight
+                    with_names(some, self.variables), X, batch.y, **weight
                 )
-            return _vector(self._likelihood_name, values, some)
+            return _vector(self.likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
+
+
+def framed(X, names):
+    """An array of rows with these names of columns as a data frame of pandas, where there is one.
+
+    So functions get rows of blocks as they get a data frame in memory.
+    """
+    if names is None or not isinstance(X, np.ndarray):
+        return X
+    with suppress(ImportError):
+        from pandas import DataFrame
+
+        return DataFrame(X, columns=names)
+    return X
 
 
 def noted(name, theta, X=None):
@@ -316,8 +333,10 @@ def pointwise_table(model, pointwise, theta, batch):
         single = rows_of(batch.X, batch.y, None, 1).whole()
         return np.column_stack([model.log_likelihood(theta, row) for row in single])
 
+    X = framed(batch.X, model.columns)
+
     def of(some):
-        values = pointwise(with_names(some, model.variables), batch.X, batch.y)
+        values = pointwise(with_names(some, model.variables), X, batch.y)
         table = values_table(POINTWISE, values, len(some), count(batch), by_targets=False)
         wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
         refuse_no_numbers(POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
@@ -343,6 +362,32 @@ def check_sum(table, whole, pointwise):
         f"{sums[i]:.8g} under one particle. Make the two agree, constants included, or set "
         "log_likelihood=None, which takes the sum."
     )
+
+
+def never_negative(model, pointwise, rows):
+    """A reason to warn where a log-likelihood looks like a density itself; "" by default.
+
+    Draws of the prior that do not fit rows make logs of densities negative, and densities zero.
+    ``pointwise`` is the user's function of each row, or None.
+    """
+    if (rows.data.X is None and rows.data.y is None) or are_distributed(rows.data.X):
+        return ""
+    batch = rows.take(slice(min(len(rows), _N_LOOKED_AT)))
+    with suppress(Exception), np.errstate(all="ignore"):  # The fit itself says what is wrong.
+        theta = model.sample_prior(np.random.default_rng(0), _N_LOOKED_AT)
+        if pointwise is None:
+            values = model.log_likelihood(theta, batch)
+        else:
+            values = pointwise_table(model, pointwise, theta, batch)
+        low, high = np.min(values), np.max(values)
+        is_probability = pointwise is not None and high <= 1.0
+        if 0.0 <= low < high and (low <= _NEXT_TO_NOTHING * high or is_probability):
+            return (
+                f"values of {model.likelihood_name} are negative at no draw of the prior, but from "
+                f"{low:.3g} to {high:.3g}: they must be logs of densities or of probabilities "
+                "(logpdf or logpmf of SciPy, not pdf or pmf), and minus sums of squares, not plus"
+            )
+    return ""
 
 
 def of_parts(model, rows, theta):

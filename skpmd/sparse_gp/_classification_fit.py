@@ -15,6 +15,7 @@ from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage
 from skpmd.engine.particles import effective_sample_size, equal_log_weights
 from skpmd.posterior import Posterior
+from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._classification_evidence import (
     DAMPING,
     KernelSearch,
@@ -79,6 +80,7 @@ class ClassifierState(NamedTuple):
     converged: bool = True  # Whether iterations over the last rows have converged.
     retained: RetainedRows | None = None  # All rows, `Data`, while there are few.
     results: Results | None = None  # What the estimator shows.
+    categories: Categories = Categories()  # Codes of the columns of categories.
 
     @property
     def particles(self):
@@ -109,7 +111,7 @@ def initialise(parameters, data, n_processes, rng):
     """A `ClassifierState` whose kernel is fitted but which holds no row yet."""
     whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
     subset = take(whole, parameters.search.n_subset, rng)
-    covariance = new_covariance(parameters.search.kernel, subset)
+    covariance = new_covariance(parameters.search, subset)
     check_signal(covariance, subset.X)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):
@@ -222,7 +224,7 @@ def with_results(parameters, state):
     """The state with results: weights of the particles by the evidence of all rows so far."""
     model, particles = state.model, state.particles
     positions = particles.theta[:: state.n_processes]
-    m, reasons, k = len(positions), [], None
+    m, reasons, concerns, k = len(positions), [], [], None
     log_ratio = equal_log_weights(m)
     if parameters.weighting == "posterior" and m > 1:
         log_ratio = model.log_evidences(particles.block) - state.log_proposal
@@ -235,17 +237,17 @@ def with_results(parameters, state):
         if k is not None and heavy_tail(log_ratio, k):
             reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K}): {FEW_PARTICLES}")
     if not state.converged:
-        reasons.append(
+        concerns.append(
             f"q(u) has not converged within max_iter={parameters.max_iter} iterations: raise it"
         )
     posterior = Posterior(
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
         pareto_k=k, unavailable="it is there for 20 particles or more, with weighting='posterior'",
         support=(np.zeros(positions.shape[1]), np.full(positions.shape[1], np.inf)),
+        concerns=concerns,
     )  # fmt: skip
-    diagnostics = {
-        "ess": posterior.ess, "pareto_k": k, "interrupted": False, "warnings": reasons,
-    }  # fmt: skip
+    found = {"ess": posterior.ess, "pareto_k": k, "interrupted": False}
+    diagnostics = {**found, "warnings": reasons + concerns}
     return state._replace(results=Results(posterior, state.stream.records, diagnostics))
 
 

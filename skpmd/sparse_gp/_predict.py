@@ -20,6 +20,7 @@ from skpmd._base.utils import (
     check_probabilities,
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
+from skpmd._rows.blocks import refuse_dates
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
@@ -363,6 +364,7 @@ class GaussianProcessPredictions:
     def _checked_pair(self, X, y):
         """Rows and their targets (n, t), checked, of a fitted estimator."""
         kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._with_codes(X)
         X, y = self._checked_data(X, y, **kind, y_numeric=True, multi_output=True, reset=False)
         y = as_floats("y", y).reshape(len(y), -1)
         if y.shape[1] != self._n_targets:
@@ -383,13 +385,14 @@ class GaussianProcessPredictions:
         if not self.__sklearn_is_fitted__():
             self._validate_params()
             refuse_no_table(X)
+            refuse_dates("X", X)
             with np.errstate(all="ignore"), naming_conversions("X"):
                 X = check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
             refuse_overflows("X", X)
             return X
         # The parameter may be another one by now.
         kind = kind_of_rows(self._state.model.covariance.kernel)
-        X = self._checked_data(X, **kind, reset=False)
+        X = self._checked_data(self._with_codes(X), **kind, reset=False)
         refuse_overflows("X", X)
         return X
 
