@@ -215,7 +215,7 @@ DEFECTS = [
     ),
     Defect(
         "values that look like densities are taken for their logarithms",
-        "custom/_rows.py",
+        "custom/_model.py",
         "if 0.0 <= low < high and",
         "if 0.0 < low < 0.0 and",
         "api/test_no_integral.py",
@@ -236,7 +236,7 @@ DEFECTS = [
     ),
     Defect(
         "columns of dates are numbers of nanoseconds",
-        "_rows/blocks.py",
+        "_rows/table.py",
         'return getattr(dtype, "kind", None) in ("m", "M")',
         "return False",
         "api/test_arguments.py",
