@@ -14,13 +14,14 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _is_fitted, check_consistent_length, check_is_fitted
 
-from skpmd._base.utils import as_floats, check_probabilities
+from skpmd._base.utils import as_floats, check_probabilities, warn
 from skpmd._base.validation import fit_context
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.predictive import NormalMixture, PredictiveDistribution
@@ -47,9 +48,11 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     ----------
     estimator : estimator
         A classifier with ``predict_proba``. It is cloned and fitted. Wrap a classifier that is
-        already fitted in a `FrozenEstimator`.
+        already fitted in `sklearn.frozen.FrozenEstimator`: it is then not fitted anew, of which
+        there is a warning.
     utility : array-like of shape (n_actions, n_classes), callable or None, default=None
-        Utility of each action for each true class, in the order of ``classes_``. A callable takes
+        Utility of each action for each true class, in the order of ``classes_``: a cost is a
+        negative utility, and there is a warning of what looks like costs. A callable takes
         ``costs``, data about the rows of a call, and returns an array of shape (n_samples,
         n_actions, n_classes), or (n_actions, n_classes). None means a utility of 1 for the true
         class and 0 for the others, which predicts the most probable class.
@@ -142,12 +145,20 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         """
         if get_config()["enable_metadata_routing"]:
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
+        if not isinstance(self.estimator, FrozenEstimator) and _is_fitted(self.estimator):
+            warn(
+                f"{type(self).__name__}: estimator is fitted already, and a clone of it is fitted "
+                "anew. Give FrozenEstimator(estimator) of sklearn.frozen to keep it as it is, or "
+                "clone(estimator).",
+                UserWarning,
+            )
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         classes = fitted.classes_
         actions = np.asarray(classes if self.actions is None else self.actions)
-        if not callable(self.utility):
-            _check_utility(self._table(None, len(classes)), 1, len(actions), len(classes))
         self._labels(actions)
+        if not callable(self.utility):
+            table = self._table(None, len(classes))
+            self._warn_of_costs(_check_utility(table, 1, len(actions), len(classes)))
         self.estimator_, self.classes_, self._actions = fitted, classes, actions
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)  # Of an earlier fit.
@@ -281,11 +292,35 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         """Utilities of all actions, (n or 1, n_actions, n_classes)."""
         table, K = self._table(costs, len(self.classes_)), len(self.classes_)
         table = _check_utility(table, n, len(self._actions), K)
+        if callable(self.utility):
+            self._warn_of_costs(table)
         if self.abstain is None:
             return table
         return np.concatenate([table, np.full((len(table), 1, K), float(self.abstain))], axis=1)
 
+    def _warn_of_costs(self, table):
+        """Warn of utilities (k, n_actions, n_classes) that look like costs."""
+        mean = table.mean(axis=0)
+        of_wrong = mean + np.where(np.eye(*mean.shape), np.inf, 0.0)
+        if self.actions is None and (np.diag(mean) < of_wrong.min(axis=0)).all():
+            what, remedy = "is least where the action is the true class", "-utility"
+        elif self.abstain is not None and self.abstain > table.max():
+            what = f"is nowhere as large as abstain={self.abstain:g}, so that no row is classified"
+            remedy = "-abstain"
+        else:
+            return
+        warn(
+            f"{type(self).__name__}: utility {what}. Costs are negative utilities: give {remedy} "
+            "if these are costs.",
+            UserWarning,
+        )
+
     def _table(self, costs, n_classes):
+        if costs is not None and not callable(self.utility):
+            raise ValueError(
+                "costs are the argument of a callable utility, and utility is none: leave them "
+                "out, or give utility=lambda costs: ..."
+            )
         if self.utility is None:
             return np.eye(n_classes)
         if not callable(self.utility):

@@ -12,8 +12,6 @@ may it go?"
 # Eight years are generated: a rise with bends, high winters, and noise. The last two are held
 # back.
 
-from textwrap import fill
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -92,14 +90,14 @@ ax.set_ylim(top=76)
 
 # %%
 # **How far to trust it.** Count the months that were held back. Beyond the data the kernel
-# decides: without the trend the mean would return to the average of the past. ``check()`` says
-# that weights are for predictions, which is what they are used for here.
+# decides: without the trend the mean would return to the average of the past. ``check()`` has
+# what the fit warned of, such as a kernel at a bound: here it is empty.
 
 inside = (low <= demand) & (demand <= high)
 print(
     f"{inside[~is_past].sum()} of {np.sum(~is_past)} months are in the band"
 )
-print(fill(" ".join(model.posterior_.check()), 76))
+print(model.posterior_.check())
 
 # %%
 # **When to use something else.** Thousands of series, holidays and prices are for boosted trees

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from datetime import date, timedelta
 
 import numpy as np
 from scipy import sparse
@@ -14,13 +15,14 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import (
     _check_sample_weight,
     _check_y,
+    _num_samples,
     check_consistent_length,
     column_or_1d,
 )
 
 from skpmd._rows.blocks import Blocks
 from skpmd._rows.rows import ones
-from skpmd._rows.table import group_size, is_in_memory, limits
+from skpmd._rows.table import OF_DATES, BlockTable, group_size, is_in_memory, limits
 from skpmd._typing import Method
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
@@ -148,15 +150,11 @@ def _column_without_numbers(X):
     for place, name in enumerate(getattr(X, "columns", ())):
         column = _safe_indexing(X, place, axis=1)
         try:
-            kind = np.asarray(column).dtype.kind
             np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
-            return name, ""
-        if kind in "mM":
-            return (
-                name,
-                "Give dates as numbers, such as days since the first: (x - x.min()).dt.days",
-            )
+            first = next(iter(column), None)
+            is_date = isinstance(first, date | timedelta)
+            return name, OF_DATES if is_date else ""
     return None
 
 
@@ -258,10 +256,25 @@ def refuse_overflows(name, values, dtype=np.float64):
         )
 
 
+def _check_labels(y):
+    """ValueError where y holds no labels of classes, with what to do about intervals of pandas."""
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        first = next(iter(np.ravel(np.asarray(y, dtype=object))), None)
+        if not (hasattr(first, "left") and hasattr(first, "right")):
+            raise
+        raise ValueError(
+            f"y has intervals as labels, such as {first}: name them, as pandas.cut(x, bins, "
+            "labels=[...]) does, or give y.cat.rename_categories(str) of a series, which keeps "
+            "their order."
+        ) from error
+
+
 def encode(y):
     """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
     with naming_unordered("y", y):
-        check_classification_targets(y)
+        _check_labels(y)
         y = column_or_1d(y, warn=True)
         some = list(gen_batches(len(y), _ROWS_AT_ONCE))  # All at once take several times as much.
         classes = np.unique(np.concatenate([np.unique(y[rows]) for rows in some]))
@@ -276,7 +289,7 @@ def encode(y):
 def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
     with naming_unordered("y", y):
-        check_classification_targets(y)
+        _check_labels(y)
     y = column_or_1d(y, warn=True)
     if len(classes) < 2:
         raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")
@@ -362,3 +375,53 @@ def class_weights(class_weight, codes, classes, weight):
             f"class_weight must hold finite numbers that are not negative; got {class_weight}."
         )
     return factors[codes]
+
+
+# ------------------------------------------------------------------- rows of any kind
+def count_rows(X, y=None):
+    """How many rows data have, 1 where there are neither X nor y; ValueError if they differ."""
+    counts = {}
+    for name, data in {"X": X, "y": y}.items():
+        if isinstance(data, Mapping):
+            counts |= {f"{name}[{key!r}]": _num_samples(column) for key, column in data.items()}
+        elif data is not None:
+            counts[name] = _num_samples(data)
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"X and y must have as many rows, found input variables with inconsistent numbers of "
+            f"samples: {counts}."
+        )
+    n = next(iter(counts.values()), 1)
+    if not n:
+        raise ValueError(f"{next(iter(counts))} has no rows: give one row or more.")
+    return n
+
+
+def is_frame(X):
+    """Whether X is a data frame, of pandas, Polars or another package, whose rows are in memory."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes") and not isinstance(X, BlockTable)
+
+
+def check_numbers(X):
+    """ValueError where a column of numbers of a data frame has one that is missing or infinite."""
+    places = [j for j, dtype in enumerate(X.dtypes) if _is_number(dtype)]
+    if places:
+        numbers = _safe_indexing(X, places, axis=1)  # By place, for names may come twice.
+        with naming_missing(numbers, None):
+            check_array(numbers, dtype=np.float64, input_name="X")
+
+
+def _is_number(dtype):
+    """Whether a type of a column is one of numbers; those of Polars have a method for it."""
+    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "fiu"
+
+
+def select_rows(values, rows):
+    """Some rows, by a slice, a mask or places, as what they are; None stays None."""
+    if values is None:
+        return None
+    if isinstance(values, np.ndarray | BlockTable):
+        return values[rows]
+    if isinstance(values, Mapping):
+        return {key: select_rows(column, rows) for key, column in values.items()}
+    return _safe_indexing(values, np.arange(_num_samples(values))[rows])

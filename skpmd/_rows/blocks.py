@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from sklearn.utils import check_array
-from sklearn.utils.validation import _get_feature_names
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
@@ -130,24 +128,3 @@ class Parts:
 
     def __getitem__(self, i):
         return self._read(self._places[i])
-
-
-def as_rows(X, dtype=(np.float64, np.float32)):
-    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
-    try:
-        return check_array(
-            X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
-            ensure_min_samples=0, input_name="X",
-        )  # fmt: skip
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        raise ValueError(
-            f"Blocks of X hold numbers alone, and {error}: make numbers of words, and integers of "
-            "labels of groups, or fit X in memory (of Dask, X.compute())."
-        ) from error
-
-
-def column_names_of(block):
-    """Names of the columns of a block, or None."""
-    return _get_feature_names(block.X) if block.names is None else block.names

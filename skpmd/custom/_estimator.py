@@ -39,23 +39,33 @@ from skpmd._base.steps import (
     stream_after,
 )
 from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import fit_context, refuse_no_table
+from skpmd._base.validation import check_numbers, fit_context, is_frame, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
-from skpmd.custom._merge import shards_of
+from skpmd.custom._distributions import function_of
+from skpmd.custom._fit import by_sample_or_all, step_from_values
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
     checked_names,
+    framed,
     gradient_given,
     is_given_weights,
+    likelihood_of,
+    never_negative,
+    of_parts,
+    rows_of,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
-from skpmd.custom._rows import check_numbers, is_frame, likelihood_of, of_parts, rows_of
-from skpmd.custom._samples import by_sample_or_all
-from skpmd.custom._stream import step_from_values
+from skpmd.custom._prior import (
+    PriorCheck,
+    check_prior,
+    edges_given_rows,
+    prior_functions,
+    shards_of,
+    shown_of,
+)
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.posterior import Posterior
@@ -548,6 +558,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             model, rows, given = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
             prior = _checked(given, model, rng)
+            reason = never_negative(model, self._function("log_likelihood_pointwise"), rows)
+            if reason:  # Such a fit may take long.
+                warn(f"{type(self).__name__}: {reason}.", UserWarning)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
@@ -558,6 +571,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
+            results.posterior.concerns.extend([reason] * bool(reason))
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(
@@ -683,6 +697,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             posterior.log_prior = self.log_prior
         return posterior
 
+    def _function(self, name):
+        """A function of the user by its name, or that of ``distribution``; None without both."""
+        given = getattr(self, name)
+        if given is None and self.distribution is not None:
+            return function_of(name, self.distribution)
+        return given
+
     def _model(self, sample_weight=None):
         """The model and its `PriorFunctions`."""
         pointwise = self._function("log_likelihood_pointwise")
@@ -723,6 +744,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 "it in the place of prior, or set log_joint_gradient=None."
             )
         model, given = self._model(sample_weight)
+        model.columns = getattr(X, "names", None)  # Of a `BlockTable`.
         rows = rows_of(X, y, sample_weight, self.batch_size)
         if sample_weight is not None:
             self._counted(rows.data.weight)
@@ -734,7 +756,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             if not reset and hasattr(self, "n_features_in_"):
                 refuse_no_table(X)
         elif self.validate and not is_frame(X):
+            names = getattr(X, "names", None)
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+            X = framed(X, names)
         elif self.validate:
             X = self._checked_data(X, skip_check_array=True, reset=reset)
             check_numbers(X)
@@ -742,7 +766,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
                 validate_data(self, X, skip_check_array=True)
-            X = array_of(X)
+            X = framed(array_of(X), getattr(X, "names", None))
         if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             if X is not None:

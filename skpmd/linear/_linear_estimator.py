@@ -174,6 +174,8 @@ class LinearEstimator(ParticleResults):
         with self._all_or_nothing(fit_of=data):
             rows, concern = self._fit(*as_table(X, y, sample_weight))
         self._warn_or_interrupt()
+        if self.scale is not None and isinstance(self.prior, str):
+            self._warn_of_one_row(len(rows), "set scale=None, and priors in the units of the data")
         self._warn_of_column_scale(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
         if self.n_particles < N_CHAINS <= n_retained:

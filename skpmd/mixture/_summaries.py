@@ -153,7 +153,8 @@ def mixture_posterior(state):
     return Posterior(
         np.concatenate(parts, axis=1), points.log_weights, names=names, variables=variables,
         support=(lower, upper), simplex=places[0],
-        weighting=_WEIGHTS[state.strategy, state.weighting == "uniform"], **evidence,
+        weighting=_WEIGHTS[state.strategy, state.weighting == "uniform"],
+        concerns=state.fit.convergence_warnings, **evidence,
     )  # fmt: skip
 
 

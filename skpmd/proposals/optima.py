@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from skpmd._runtime.call import phase
+from skpmd._runtime.call import out_of_time, phase
 from skpmd.engine import importance
 from skpmd.engine.variational import Gaussian
 
@@ -33,7 +33,7 @@ _SAME = 0.5  # Optima that are closer than this, in standard deviations, are one
 # So many points of searches may be asked for a normal that crosses others there; each is worth
 # its proposals with such a share of the mass, where the density is at most so many nats lower than
 # its own at its mean. Others explain what has Student tails around them.
-_MAX_ARMS, _MIN_ARM, _CLOSE, _WIDE_DF = 20, 0.01, 0.5, 5.0
+_MAX_ARMS, _MIN_ARM, _CLOSE = 20, 0.01, 0.5
 _MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
 # Images of one optimum have the same value to so many nats, and there are at most so many optima
 # with them.
@@ -90,7 +90,7 @@ def optima(
     by_gap, n_searches, complete, n_before = False, 0, False, len(derivatives.path)
     while n_searches < max(_MAX_SEARCHES, _EACH * min(len(found), _MAX_OPTIMA)) and left.any():
         complete |= failures >= max_failures
-        if derivatives.n_points > _MAX_POINTS:
+        if derivatives.n_points > _MAX_POINTS or (found and out_of_time("the search for optima")):
             break
         if failures >= max_failures and hits.count(1) <= max(1.0, _UNSEEN * sum(hits)):
             break
@@ -209,7 +209,7 @@ def arms(found, path, derivatives):
 
 def _wide(optimum, places):
     """Log of an optimum's mass times a Student density there, (k,)."""
-    proposal = importance.Proposal(*optimum.gaussian, _WIDE_DF)
+    proposal = importance.Proposal(*optimum.gaussian, importance.TAIL_DF)
     return optimum.log_mass + importance.log_density(proposal, places)
 
 

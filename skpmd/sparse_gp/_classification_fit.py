@@ -165,7 +165,7 @@ def with_results(parameters, state):
     """The state with results: weights of the particles by the evidence of all rows so far."""
     model, particles, n = state.model, state.particles, state.model.n_processes
     positions = particles.theta[::n]
-    m, reasons, k = len(positions), [], None
+    m, reasons, concerns, k = len(positions), [], [], None
     log_ratio = equal_log_weights(m)
     if parameters.weighting == "posterior" and m > 1:
         log_ratio = model.log_evidences(particles.block) - particles.log_pi[::n]
@@ -178,7 +178,7 @@ def with_results(parameters, state):
         if k is not None and heavy_tail(log_ratio, k):
             reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K}): {FEW_PARTICLES}")
     if not state.converged:
-        reasons.append(
+        concerns.append(
             f"q(u) has not converged within max_iter={_rounds(parameters).max_iter} iterations: "
             "raise it"
         )
@@ -186,10 +186,10 @@ def with_results(parameters, state):
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
         pareto_k=k, unavailable="it is there for 20 particles or more, with weighting='posterior'",
         support=(np.zeros(positions.shape[1]), np.full(positions.shape[1], np.inf)),
+        concerns=concerns,
     )  # fmt: skip
-    diagnostics = {
-        "ess": posterior.ess, "pareto_k": k, "interrupted": False, "warnings": reasons,
-    }  # fmt: skip
+    found = {"ess": posterior.ess, "pareto_k": k, "interrupted": False}
+    diagnostics = {**found, "warnings": reasons + concerns}
     results = Results(posterior, state.stream.records, diagnostics)
     stream = state.stream._replace(particles=particles._replace(log_ratio=np.repeat(log_ratio, n)))
     return state._replace(stream=stream, results=results)

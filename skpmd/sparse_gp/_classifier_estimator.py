@@ -397,15 +397,17 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
 
     def _warn(self, X, fitted_kernel):
         """Warn of what speaks against the fit, a kernel fitted just now, or the inputs."""
+        found, share = [], much_open(self._state, X)
         if fitted_kernel and self.optimizer is not None:
-            for reason in at_independence(self.kernel_, self.kernel_.theta):
-                warn(reason)
-        share = much_open(self._state, X)
+            found += at_independence(self.kernel_, self.kernel_.theta)
         if share is not None:
-            warn(
+            found.append(
                 f"The {len(self.inducing_)} inducing inputs leave {share:.0%} of the variance of "
                 "the process open: predictions may be far from those of all rows. Raise n_inducing."
             )
+        for reason in found:
+            warn(reason)
+        self.posterior_.concerns.extend(found)
         self._warn_or_interrupt()
 
 

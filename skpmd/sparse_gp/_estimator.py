@@ -487,6 +487,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             self._set_state(fit(parameters, data)._replace(categories=categories))
             self._freeze()
         self._warn(data, fitted_kernel=True)
+        if self.normalize_y:
+            remedy = "set normalize_y=False, and a kernel in the units of the data"
+            self._warn_of_one_row(data.X.shape[0], remedy)
         return self
 
     @in_parts
@@ -748,6 +751,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         if fitted_kernel and not found:  # What is wrong with a kernel makes intervals wrong.
             found = left_out_findings(state)
         self.diagnostics_["warnings"].extend(found)
+        self.posterior_.concerns.extend(found)
         if self.weighting == "posterior":
             self._warn_or_interrupt()
             return

@@ -21,6 +21,7 @@ from skpmd._base.utils import (
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._rows.table import refuse_dates
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.predictive import NormalMixture, Uncertainty
@@ -423,6 +424,7 @@ class GaussianProcessPredictions(ProcessPredictions):
         if not self.__sklearn_is_fitted__():
             self._validate_params()
             refuse_no_table(X)
+            refuse_dates("X", X)
             with np.errstate(all="ignore"), naming_conversions("X"):
                 X = check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
             refuse_overflows("X", X)

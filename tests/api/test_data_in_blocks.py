@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
@@ -391,3 +392,40 @@ def test_predictions_of_blocks_are_those_of_all_rows(name):
     assert model.score(Blocks(items)) == pytest.approx(expected, rel=1e-12)
     with pytest.raises(ValueError, match="have no rows"):
         model.predict_proba(Blocks([X[:0]]))
+
+
+# ------------------------------------------------------------------- frames of blocks
+def log_likelihood_by_name(theta, X, y):
+    return stats.norm.logpdf(y, theta["slope"][:, None] * np.asarray(X["dose"]))
+
+
+def mean_by_name(theta, X):
+    return theta["slope"][:, None] * np.asarray(X["dose"])
+
+
+@pytest.mark.parametrize("n", [90, 300])  # In memory, and not.
+@pytest.mark.parametrize("kind", ["frames", "arrow", "dask"])
+def test_functions_of_rows_get_frames_wherever_rows_are(kind, n):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"age": rng.normal(size=n), "dose": rng.normal(size=n)})
+    y = 1.5 * table["dose"].to_numpy() + rng.normal(size=n)
+    model = ParticleMirrorDescent(
+        log_likelihood_pointwise=log_likelihood_by_name, predict_mean=mean_by_name,
+        prior={"slope": stats.norm(0.0, 3.0)}, random_state=0,
+    )  # fmt: skip
+    expected = clone(model).fit(table, y)
+    halves = slice(0, 40), slice(40, n)
+    X, target = Blocks([(table[rows], y[rows]) for rows in halves]), None
+    if kind == "arrow":
+        pyarrow = pytest.importorskip("pyarrow")
+        with_y = pyarrow.Table.from_pandas(table.assign(y=y))
+        X = ArrowBlocks(with_y, target="y")
+    elif kind == "dask":
+        X = pytest.importorskip("dask.dataframe").from_pandas(table, npartitions=2)
+        target = y
+    found = model.fit(X, target)
+    assert list(found.feature_names_in_) == ["age", "dose"]
+    np.testing.assert_allclose(found.posterior_.mean(), expected.posterior_.mean(), rtol=1e-8)
+    np.testing.assert_allclose(found.predict(X), expected.predict(table), rtol=1e-8)
+    assert found.score(X, target) == pytest.approx(expected.score(table, y))

@@ -24,7 +24,7 @@ def fitted():
 
 
 def test_the_action_has_the_largest_expected_utility(fitted):
-    decision = BayesDecisionClassifier(fitted, UTILITY).fit(X, Y)
+    decision = BayesDecisionClassifier(LogisticRegression(), UTILITY).fit(X, Y)
     p = fitted.predict_proba(X)
     expected = np.column_stack([-p[:, 1], -10.0 * p[:, 0]])
     np.testing.assert_allclose(decision.expected_utility(X), expected, atol=1e-12)
@@ -35,20 +35,22 @@ def test_the_action_has_the_largest_expected_utility(fitted):
 
 
 def test_without_utilities_it_is_the_most_probable_class(fitted):
-    decision = BayesDecisionClassifier(fitted).fit(X, Y)
+    decision = BayesDecisionClassifier(LogisticRegression()).fit(X, Y)
     np.testing.assert_array_equal(decision.predict(X), fitted.predict(X))
     assert decision.score(X, Y) == pytest.approx(fitted.score(X, Y))
 
 
-def test_it_abstains_where_no_action_promises_as_much(fitted):
-    decision = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2).fit(X, Y)
+def test_it_abstains_where_no_action_promises_as_much():
+    decision = BayesDecisionClassifier(LogisticRegression(), UTILITY, abstain=-0.2).fit(X, Y)
     best = decision.expected_utility(X)[:, :2].max(axis=1)
     np.testing.assert_array_equal(decision.predict(X) == -1, best < -0.2)
     names = np.array(["bad", "good"])[Y]
-    worded = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2, abstain_label="ask")
+    worded = BayesDecisionClassifier(
+        LogisticRegression(), UTILITY, abstain=-0.2, abstain_label="ask"
+    )
     found = worded.fit(X, names).predict(X)
     assert found.dtype.kind == "U" and set(found) == {"bad", "good", "ask"}
-    mixed = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2).fit(X, names)
+    mixed = BayesDecisionClassifier(LogisticRegression(), UTILITY, abstain=-0.2).fit(X, names)
     assert set(mixed.predict(X)) == {"bad", "good", -1}
 
 
@@ -102,13 +104,13 @@ def test_a_search_maximises_utility():
         ({"estimator": StandardScaler()}, "'estimator' parameter"),
     ],
 )
-def test_bad_arguments_are_named(fitted, params, words):
+def test_bad_arguments_are_named(params, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        BayesDecisionClassifier(**{"estimator": fitted, **params}).fit(X, Y)
+        BayesDecisionClassifier(**{"estimator": LogisticRegression(), **params}).fit(X, Y)
 
 
-def test_an_unknown_class_has_no_score(fitted):
-    decision = BayesDecisionClassifier(fitted).fit(X, Y)
+def test_an_unknown_class_has_no_score():
+    decision = BayesDecisionClassifier(LogisticRegression()).fit(X, Y)
     with pytest.raises(ValueError, match="no fit has seen"):
         decision.score(X[:2], [0, 7])
 
@@ -210,3 +212,38 @@ def test_a_bad_loss_is_named(loss):
         bayes_action(NormalMixture([0.0], [1.0]), "pinball", [0.1, 0.2])
     with pytest.raises(TypeError, match="predictive distribution"):
         bayes_action(np.zeros(3))
+
+
+# ------------------------------------------------------------------- what users mix up
+def test_a_fitted_classifier_is_not_fitted_anew_unnoticed(fitted):
+    with pytest.warns(UserWarning, match=r"fitted anew.*FrozenEstimator\(estimator\)"):
+        BayesDecisionClassifier(fitted, UTILITY).fit(X, Y)
+    frozen = BayesDecisionClassifier(FrozenEstimator(fitted), UTILITY).fit(X[:9], Y[:9])
+    np.testing.assert_array_equal(frozen.predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("utility", "abstain", "remedy"),
+    [
+        (-UTILITY, None, "-utility"),
+        (-UTILITY, 0.3, "-utility"),
+        (UTILITY, 0.3, "-abstain"),
+        (None, 1.5, "-abstain"),
+    ],
+)
+def test_costs_in_the_place_of_utilities_are_warned_of(utility, abstain, remedy):
+    decision = BayesDecisionClassifier(LogisticRegression(), utility, abstain=abstain)
+    with pytest.warns(UserWarning, match=f"negative utilities: give {remedy}"):
+        decision.fit(X, Y)
+
+
+def test_costs_of_rows_are_not_taken_for_utilities_nor_left_unused():
+    def tables(costs):
+        return costs[:, None, None] * -UTILITY
+
+    decision = BayesDecisionClassifier(LogisticRegression(), tables).fit(X, Y)
+    with pytest.warns(UserWarning, match="give -utility"):
+        decision.predict(X, costs=np.arange(1.0, 1.0 + len(X)))
+    decision.set_params(utility=UTILITY)
+    with pytest.raises(ValueError, match="costs are the argument of a callable utility"):
+        decision.predict(X, costs=np.ones(len(X)))

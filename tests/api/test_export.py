@@ -109,7 +109,7 @@ def test_effects_of_groups_have_the_dimension_of_their_factor():
     gap = (found.mean(axis=0) - effects.mean[:, 0]) / effects.std[:, 0]
     assert np.abs(gap).max() < 0.25
     # Effects go with the intercept of their particle.
-    assert np.corrcoef(tree["a"].values[0], found.mean(axis=1))[0, 1] < -0.8
+    assert np.corrcoef(tree["intercept"].values[0], found.mean(axis=1))[0, 1] < -0.8
 
 
 def test_effects_of_several_factors_are_of_the_same_draws():
@@ -127,8 +127,8 @@ def test_effects_of_several_factors_are_of_the_same_draws():
         gap = (one.mean(axis=0) - own.mean[:, 0]) / own.std[:, 0]
         assert np.abs(gap).max() < 0.2
     # Rows tell of sums of an intercept and an effect of each factor.
-    total = tree["a"].values[0] + found[0].mean(axis=1) + found[1].mean(axis=1)
-    assert total.std() < 0.5 * tree["a"].values[0].std()
+    total = tree["intercept"].values[0] + found[0].mean(axis=1) + found[1].mean(axis=1)
+    assert total.std() < 0.5 * tree["intercept"].values[0].std()
     for other in ({}, {"x0": 1.0}, "x0"):
         with pytest.raises(TypeError, match="group_effects must be group_effects_ of an estimator"):
             model.posterior_.to_arviz(group_effects=other)

@@ -6,7 +6,12 @@ import pytest
 from scipy import sparse
 from sklearn.utils.class_weight import compute_class_weight
 
-from skpmd import BayesianLogisticRegressionPMD
+from skpmd import (
+    BayesianGLMRegressorPMD,
+    BayesianLogisticRegressionPMD,
+    BayesianOrdinalClassifierPMD,
+    SparseGPRegressorPMD,
+)
 from skpmd._base.validation import class_weights
 from skpmd.engine.model import Batch
 from skpmd.linear._make_model import linear_model
@@ -304,3 +309,31 @@ def test_rows_without_weight_are_absent():
         fitted(X, y, gone - 0.5)
     with pytest.raises(ValueError, match="[Ss]ample weights must contain|zero for every row"):
         fitted(X, y, 0.0 * gone)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BayesianGLMRegressorPMD(random_state=0), BayesianGLMRegressorPMD("poisson", random_state=0),
+        BayesianOrdinalClassifierPMD(categories=[0, 1, 7], random_state=0),
+        SparseGPRegressorPMD(random_state=0),
+    ],
+    ids=lambda one: type(one).__name__,
+)  # fmt: skip
+def test_one_row_has_no_units(estimator):
+    """A default interval around y = 150,000 was 5 wide, as around y = 0.001."""
+    with pytest.warns(UserWarning, match="there is one row, which does not tell how y"):
+        estimator.fit([[1.0, 2.0]], [7])
+    assert any("there is one row" in text.lower() for text in estimator.posterior_.check())
+    given = {"normalize_y": False} if hasattr(estimator, "normalize_y") else {"scale": None}
+    estimator.set_params(**given).fit([[1.0, 2.0]], [7])
+
+
+def test_fewer_rows_than_columns_are_no_fault():
+    """The posterior is that of the model: the prior decides what rows leave open."""
+    X, y = np.random.default_rng(0).normal(size=(6, 20)), np.array([0, 1, 1, 0, 1, 0])
+    for estimator in (
+        BayesianGLMRegressorPMD(random_state=0), BayesianLogisticRegressionPMD(random_state=0),
+        SparseGPRegressorPMD(random_state=0),
+    ):  # fmt: skip
+        assert not estimator.fit(X, y).posterior_.check()

@@ -364,10 +364,17 @@ def test_a_check_says_what_is_wrong_and_what_to_change():
     heavy = -1.5 * np.log(np.random.default_rng(1).uniform(size=400))
     heavy = Posterior(good.particles, heavy, pareto_k=pareto_k(heavy))
     assert heavy.check()[0].startswith("k-hat is 1.") and "k-hat is 1." in heavy._repr_html_()
-    apart = Posterior(good.particles, np.zeros(400), r_hat=1.4, weighting="stacking")
+    hot = "posterior at temperature 2"
+    apart = Posterior(good.particles, np.zeros(400), r_hat=1.4, weighting=hot)
     assert [text[:5] for text in apart.check()] == ["R-hat", "The p"]
-    point = Posterior(good.particles[:1], np.zeros(1))
-    assert "point estimate" in point.check()[0]
+
+
+def test_what_a_method_is_by_choice_is_no_objection():
+    point = Posterior(np.zeros((1, 2)), np.zeros(1), concerns=["the kernel is at its bound."])
+    assert "point estimate" in repr(point) and "point estimate" in point._repr_html_()
+    assert point.check() == ["The kernel is at its bound."]
+    few = Posterior(np.zeros((9, 2)), np.zeros(9), weighting="for predictions")
+    assert not few.check() and "for predictions" in repr(few)
 
 
 def test_names():

@@ -333,10 +333,10 @@ DEFECTS = [
         "linear/test_grouped_classes.py",
     ),
     Defect(
-        "intercepts of two classes in groups are at the columns' means",
-        "linear/_estimator.py",
-        "at_zero(posterior.particles[:, : p + 1], self._state.units.centre)",
-        "posterior.particles[:, : p + 1]",
+        "intercepts and cutpoints are at the columns' means",
+        "linear/_response.py",
+        "gap = side * (theta[..., slopes] @ self.columns.centre)[..., None]",
+        "gap = np.zeros((*theta.shape[:-1], 1))",
         "linear/test_grouped_classes.py",
     ),
     Defect(
@@ -373,5 +373,12 @@ DEFECTS = [
         "out[..., some] += by_sds(of_sds, by_lower).reshape(phi[..., some].shape)",
         "pass",
         "linear/test_crossed.py",
+    ),
+    Defect(
+        "the effects of a group by its label are those of the next group",
+        "linear/_group_effects.py",
+        "j = labels.index(key)",
+        "j = labels.index(key) - 1",
+        "linear/test_coordinates.py",
     ),
 ]

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from skpmd import SparseGPRegressorPMD
+from skpmd import SparseGPClassifierPMD, SparseGPRegressorPMD
 
 KERNEL = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
 MIRROR = {"weighting": "posterior", "n_particles": 9}
@@ -21,6 +22,7 @@ def problem(n=80, seed=0):
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
+@pytest.mark.filterwarnings("ignore:.*there is one row:UserWarning")
 @pytest.mark.slow_but("one row-dtc", "one row-fitc", "one row-vfe")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
 @pytest.mark.parametrize(
@@ -202,3 +204,19 @@ def test_one_wild_target_does_not_set_the_scale_of_student_noise():
     wild[7] = 1e4
     gp = SparseGPRegressorPMD(likelihood="student_t", random_state=0).fit(X, wild)
     assert np.sqrt(np.mean((gp.predict(X) - y) ** 2)) < 0.3 * y.std()
+
+
+@pytest.mark.parametrize("n_rows", [60, 1200])
+def test_a_clean_fit_has_no_objections_and_others_have(n_rows):
+    """They are what the fit warned of, and not what particles are by choice."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=n_rows)
+    fitted = SparseGPRegressorPMD(random_state=0).fit(X, y)
+    kind = "for predictions" if n_rows < 1000 else "point estimate"
+    assert not fitted.posterior_.check() and kind in repr(fitted.posterior_)
+    classes = SparseGPClassifierPMD(random_state=0).fit(X, y > 0.0)
+    assert not classes.posterior_.check() and "point estimate" in repr(classes.posterior_)
+    with pytest.warns(ConvergenceWarning, match="lower bound"):
+        fitted.fit(np.arange(12.0)[:, None], np.arange(12) % 2)
+    assert "ended at its lower bound" in fitted.posterior_.check()[0]
