@@ -17,7 +17,7 @@ from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
 from skpmd.linear._family import exponentials
 from skpmd.linear._family_kernels import average_cumulative
-from skpmd.linear._kernels_single import LANES
+from skpmd.linear._kernels import LANES
 
 _FAR = 300.0  # Probabilities of predictors that are further from zero are averaged in logs.
 

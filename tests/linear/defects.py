@@ -145,7 +145,7 @@ DEFECTS = [
     ),
     Defect(
         "logits of a row are taken as independent",
-        "linear/_kernels_single.py",
+        "linear/_multinomial.py",
         "total[j] += one[j] * node",
         "total[j] = one[j] * node",
         "linear/test_predictions.py",
