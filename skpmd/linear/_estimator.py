@@ -29,16 +29,16 @@ from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._grouped_softmax import ClassGroups, Softmax
 from skpmd.linear._groups import grouped
 from skpmd.linear._linear_estimator import SCALE
-from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
+from skpmd.linear._make_model import PRIORS, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._response import Classes, Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
 from skpmd.posterior import Posterior
 
 
-class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassifier):
+class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClassifier):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
@@ -391,11 +391,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         self.group_prior_scale = group_prior_scale
         self.groups_at = groups_at
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
-        """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
-        X, *_, groups = self._split(X)
+    def _targets(self, X, y, sample_weight, known, response, is_part, classes=None):
+        """Codes, weights and the classes; see `LinearEstimator`."""
+        _, y = y
         if is_part:
             with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
@@ -407,13 +405,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         weight = row_weights(
             X, codes, self.classes_, sample_weight, self.class_weight, all_classes=is_fit
         )
-        weight = self._counted(weight)
-        if groups is None:
-            response = Classes(self.classes_)
-        else:
-            given = X, groups, labels, weight, is_part
-            groups, response = self._in_groups_of(response or self._in_classes(), *given)
-        return self._rows_of(X, response.targets(codes), weight, groups), response
+        if response is None:
+            response = self._in_classes() if self._has_groups else Classes(self.classes_)
+        return codes, self._counted(weight), response
 
     def _in_classes(self):
         """What groups need: two classes are one success, or none, in a trial."""
@@ -516,7 +510,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
 
     def _parameters(self):
         """Parameters of the family."""
-        return self._record(LinearParameters, **self._of_groups())
+        return self._linear_parameters()
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""

@@ -18,15 +18,14 @@ from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
-from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
 
 
-class BayesianGLMRegressorPMD(GLMPredictions, RoleColumns, LinearEstimator):
+class BayesianGLMRegressorPMD(GLMPredictions, RowStatements, LinearEstimator):
     """Generalised linear regression with a posterior over coefficients and dispersion.
 
     y of a row has a distribution of the ``family`` whose mean is the inverse of the link at offset
@@ -350,15 +349,12 @@ default="normal"
         """
         return self._after_part(X, y, sample_weight)
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
-        """Checked `Rows` in given columns, and their `Distribution`; see `LinearEstimator`."""
+    def _targets(self, X, y, sample_weight, known, response, is_part):
+        """Numbers, weights and their `Distribution`; see `LinearEstimator`."""
         family = self._family()
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
         with naming_conversions("y"):
-            y = np.asarray(y, dtype=np.float64)
-        X, offset, trials, codes = self._split(X)
-        family.check(y, trials)
+            y = np.asarray(y[1], dtype=np.float64)
+        family.check(y, known[1])
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         if response is None and not isinstance(self.prior, str):
@@ -366,12 +362,8 @@ default="normal"
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
-            response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
-        codes, response = self._in_groups_of(response, X, codes, labels, weight, is_part)
-        if offset is not None:
-            offset = offset / response.unit
-        rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)
-        return rows, response
+            response = Distribution.of(family, y, weight, known, self.fit_intercept)
+        return y, weight, response
 
     def _family(self):
         """The `Family` that the parameters name."""
@@ -412,8 +404,7 @@ default="normal"
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
         scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
-        given = {"covariance_type": "full", "prior_scale": scale, **self._of_groups()}
-        return self._record(LinearParameters, **given)
+        return self._linear_parameters(covariance_type="full", prior_scale=scale)
 
     def __sklearn_tags__(self):
         """Tags: y may have to be positive."""

@@ -21,14 +21,14 @@ from skpmd._typing import ArrayLike, FilePath, Seed
 from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
-from skpmd.linear._make_model import LinearParameters, few
+from skpmd.linear._make_model import few
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
 from skpmd.posterior import Posterior
 
 
-class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassifier):
+class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClassifier):
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
@@ -266,12 +266,11 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         self.random_state = random_state
         self.verbose = verbose
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
-        """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
-        is_ordered = self.categories is not None or _is_ordered(y)
-        named = self._named_classes(y, classes, response is not None, is_part)
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
+    def _targets(self, X, y, sample_weight, known, response, is_part, classes=None):
+        """Codes, weights and the `Distribution`; see `LinearEstimator`."""
+        given, y = y
+        is_ordered = self.categories is not None or _is_ordered(given)
+        named = self._named_classes(given, classes, response is not None, is_part)
         if named is None:
             _, named = encode(y)
         if response is None and not is_ordered and isinstance(named[0], str):
@@ -283,15 +282,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             )
         self.classes_ = named
         codes = self._numbers(y)
-        X, offset, _, groups = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
-        weight = self._counted(weight)
-        given = X, groups, labels, weight, is_part
-        response = response or Distribution(Cumulative(len(named)))
-        groups, response = self._in_groups_of(response, *given)
         if not isinstance(self.prior, str):
             self._check_prior(len(named))
-        return self._rows_of(X, codes, weight, groups, offset=offset), response
+        return codes, self._counted(weight), response or Distribution(Cumulative(len(named)))
 
     def _named_classes(self, y, classes, is_known, is_part):
         """Labels in their order, (n_classes,); None where they are those that y has.
@@ -339,9 +333,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
 
     def _parameters(self):
         """Parameters of linear models; there is no intercept."""
-        given = {"covariance_type": "full", "prior_scale": self._scale_of_prior(1.0)}
-        given |= {"fit_intercept": False, "intercept_prior_scale": 1.0, **self._of_groups()}
-        return self._record(LinearParameters, **given)
+        return self._linear_parameters(
+            covariance_type="full", prior_scale=self._scale_of_prior(1.0),
+            fit_intercept=False, intercept_prior_scale=1.0,
+        )  # fmt: skip
 
 
 def _is_ordered(y):

@@ -229,9 +229,9 @@ class ClassPredictions(OrderedPredictions):
             out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
         return out
 
-    def _refuse_large(self, X, reset):
-        if reset or getattr(self, "_state", None) is None or self._groups_of_fit is not None:
-            super()._refuse_large(X, reset)
+    def _refuse_large(self, X):
+        if getattr(self, "_state", None) is None or self._groups_of_fit is not None:
+            super()._refuse_large(X)
         else:
             refuse_far(X, self._units, X.dtype)
 

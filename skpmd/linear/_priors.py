@@ -299,6 +299,39 @@ class ProductPrior(Prior):
         return self._joined(out, lambda at, prior: prior.expected_third(mean[at], sd[at]))
 
 
+class TiltedPrior(Prior):
+    """A prior times the normal likelihood of some rows, up to a constant.
+
+    Parameters
+    ----------
+    prior : Prior
+        On the coefficients themselves.
+    rest : Expansion
+        What it is multiplied by.
+    """
+
+    def __init__(self, prior, rest):
+        super().__init__(prior.scale)  # All tails are normal now.
+        self.prior, self.rest = prior, rest
+
+    def log_density(self, theta):
+        """Log density, not normalised; see `Prior`."""
+        return self.prior.log_density(theta) + self.rest.value(theta)
+
+    def gradient(self, theta):
+        return self.prior.gradient(theta) + self.rest.gradient(theta)
+
+    def expected(self, mean, sd):
+        """Those of the prior and of the quadratic, which are exact; see `Prior`."""
+        gradient, precision = self.prior.expected(mean, sd)
+        gradient = gradient + self.rest.gradient(mean)
+        return gradient, precision_matrix(precision) + self.rest.precision
+
+    def expected_third(self, mean, sd):
+        """That of the prior: a quadratic has none; see `Prior`."""
+        return self.prior.expected_third(mean, sd)
+
+
 class MarginalPrior:
     """A prior of the first coordinates alone, where a Gaussian is fitted, whose others are zero."""
 

@@ -43,6 +43,11 @@ class Classes(NamedTuple):
         return n_logits(len(self.labels))
 
     @property
+    def groups(self):
+        """`ClassGroups`, or None."""
+        return None if self.family is None else self.family.groups
+
+    @property
     def n_dispersions(self):
         """Coordinates beyond the coefficients that a likelihood has: sds of effects of groups."""
         return 0 if self.family is None else len(self.family.dispersions.names)
@@ -173,6 +178,11 @@ class Distribution(NamedTuple):
     def has_cutpoints(self):
         """See `Classes`."""
         return self.family.has_cutpoints
+
+    @property
+    def groups(self):
+        """`Groups` or `Factors`, or None."""
+        return self.family.groups
 
     @property
     def n_dispersions(self):
