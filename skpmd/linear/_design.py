@@ -186,23 +186,28 @@ class LinearModel(Model):
 
         def of(place):
             some, (X, y, weight, *_), rows = place
-            shift = self.shift_of(X)
-            table = self._table(coefficients if shift is None else at_rows(), place)
+            table = self._table(coefficients if self.shift_of(X) is None else at_rows(), place)
             part = np.zeros(len(table))
             differentiate(table, y[rows], weight[rows], part)
-            table = table.reshape(-1, table.shape[2])
-            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
-            by_slopes = (X[rows].T @ table.T).T if issparse(X) else table @ X[rows]
-            if shift is not None:
-                by_slopes = by_slopes - ones[:, None] * shift
-            return some, part, by_slopes, ones
+            return some, part, self.by_coefficients(table, X[rows])
 
-        for some, part, by_slopes, by_intercept in in_order(of, self._places(m, batches)):
+        for some, part, by_coefficients in in_order(of, self._places(m, batches)):
             total[some] += part
-            rows = gradient[some].reshape(len(by_slopes), -1)
-            rows[:, : by_slopes.shape[1]] += by_slopes
-            if self.fit_intercept:
-                rows[:, -1] += by_intercept
+            gradient[some] += by_coefficients
+
+    def by_coefficients(self, table, X):
+        """Sums over rows of X (n, p) times a table (m, K, n), or (m, n), of what each has: (m, w).
+
+        Rows of coefficients follow each other, each with its intercept last.
+        """
+        flat, shift = table.reshape(-1, table.shape[-1]), self.shift_of(X)
+        by_slopes = (X.T @ flat.T).T if issparse(X) else flat @ X
+        if self.fit_intercept or shift is not None:
+            ones = flat.sum(axis=1, dtype=np.float64)[:, None]
+        if shift is not None:
+            by_slopes = by_slopes - ones * shift
+        parts = [by_slopes, ones] if self.fit_intercept else [by_slopes]
+        return np.hstack(parts).reshape(len(table), -1)
 
     def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums over rows of log p(y | logits), of logits (m, K, n), to ``total``.

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
+from skpmd._base.utils import fill_docstrings
 from skpmd._base.validation import (
     encode,
     encode_known,
@@ -35,6 +36,7 @@ from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._response import Classes, Distribution
 from skpmd.linear._row_estimator import RowStatements
+from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 
@@ -188,13 +190,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
     slopes : dict of str or int to list of one str or int, default=None
         Columns, three at most, with coefficients that are different in each group, such as
         ``{"school": ["hours", "age"]}``. For two classes.
-    group_prior_scale : float, default=2.5
-        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
-        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
-    groups_at : {"own", "population"}, default="own"
-        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
-        its rows in the fit; of a new or missing group they are averaged over the population.
-        ``"population"``: zero.
+    <groups>
 
     Attributes
     ----------
@@ -525,3 +521,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         if isinstance(weight, dict):
             state = {**state, "class_weight": dict(weight["pairs"])}
         super().__setstate__(state)
+
+
+fill_docstrings(TEXTS, BayesianLogisticRegressionPMD)

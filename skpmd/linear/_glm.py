@@ -102,21 +102,14 @@ class GeneralisedLinearModel(LinearModel):
             table = self._predictors(slopes[some], batch, rows)
             part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
             self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
-            if not order:
-                return some, part, None, None, None
-            ones, X = table.sum(axis=1), batch.X[rows]
-            by_slopes = (X.T @ table.T).T if issparse(X) else table @ X
-            if self.shift_of(X) is not None:
-                by_slopes = by_slopes - ones[:, None] * self.shift
-            return some, part, of_phi, by_slopes, ones
+            by_slopes = self.by_coefficients(table, batch.X[rows]) if order else None
+            return some, part, of_phi, by_slopes
 
-        for some, part, of_phi, by_slopes, ones in in_order(of, self._places(len(u), batches)):
+        for some, part, of_phi, by_slopes in in_order(of, self._places(len(u), batches)):
             total[some] += part
             if order:
                 by_phi[some] += of_phi
-                gradient[some, : by_slopes.shape[1]] += by_slopes
-                if self.fit_intercept:
-                    gradient[some, width - 1] += ones
+                gradient[some, :width] += by_slopes
         for batch in batches:
             columns = self._columns(batch, slice(None))
             total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from skpmd._base.estimator import result
 from skpmd._base.options import posterior_of_prior
+from skpmd._base.utils import fill_docstrings
 from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
@@ -20,6 +21,7 @@ from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
 from skpmd.linear._response import Distribution
 from skpmd.linear._row_estimator import RowStatements
+from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
@@ -67,13 +69,7 @@ default="normal"
         ``{"school": ["hours", "age"]}``. Standard deviations and correlations are
         ``sd[school:hours]``, ``cor[school:hours]``, ``cor[school:hours:age]`` and so on; the
         intercepts are at the means of the columns.
-    group_prior_scale : float, default=2.5
-        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
-        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
-    groups_at : {"own", "population"}, default="own"
-        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
-        its rows in the fit; of a new or missing group they are averaged over the population.
-        ``"population"``: zero.
+    <groups>
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
@@ -102,49 +98,7 @@ default="normal"
         and the intercept's about 0 where all of them are zero.
     fit_intercept : bool, default=True
         Whether there is an intercept.
-    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from. ``"prior"`` uses only values of the
-        likelihood: stochastic mirror steps with rejuvenation, Algorithm 1 of the paper.
-    moves : {"auto", "always", "never"}, default="auto"
-        When to use Hamiltonian moves along gradients of the posterior.
-    n_particles : int, default=4000
-        Number of particles drawn in a round.
-    max_iter : int, default=5
-        Number of passes of stochastic steps.
-    batch_size : int or "auto", default="auto"
-        Rows in a batch; ``"auto"`` is min(n, 1000).
-    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        gamma_t = step_size / (step_offset + t**step_decay), capped at 1.
-    rejuvenation : {"ess", "always", "never"}, default="ess"
-        When stochastic steps rejuvenate the particles.
-    ess_threshold : float in [0, 1), default=0.5
-        Effective sample size, as a share of the particles, below which a step is divided into
-        substeps and the particles are rejuvenated.
-    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width of a rejuvenation.
-    reweight : bool, default=True
-        Whether particles are weighted by the posterior on all data.
-    total_samples : float or None, default=None
-        For `partial_fit`: None means a stream, in which each row counts once. A number is the
-        number of rows of a data set over which several passes may be made.
-    half_life : float or None, default=None
-        For `partial_fit`: number of rows after which a row of a stream counts half.
-    forgetting : float in [0, 0.2], default=0.0
-        The same as a share: the fraction of the past that each new row discounts.
-    warm_start : bool, default=False
-        Whether the stochastic steps of `fit` start where the last fit ended.
-    temperature : float, default=1.0
-        The posterior is proportional to prior * likelihood^(1 / temperature).
-    max_time : float or None, default=None
-        Seconds after which `fit` ends at its next complete state, with a ``ConvergenceWarning``.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress, and from which the same fit continues after a crash.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. No digit of a result depends on it.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress.
+    <running>
 
     Attributes
     ----------
@@ -164,18 +118,7 @@ default="normal"
     group_effects_ : EffectsOfGroups or dict of str to EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks; of
         several factors by their names.
-    prior_scale_ : float or ndarray of shape (n_coefficients,)
-        Scale of the prior, in the units that ``scale`` says.
-    log_evidence_ : float
-        Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
-    n_iter_ : int
-        Number of rounds of reweighting and checks of chains, or of passes.
-    history_, diagnostics_ : dict
-        Records and certificate of the fit, as in `BayesianLogisticRegressionPMD`.
-    out_of_time_ : bool
-        Whether the last call ended because of ``max_time``.
-    n_features_in_ : int
-        Number of columns of X, those of roles included.
+    <results>
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, where X has them.
 
@@ -411,3 +354,6 @@ default="normal"
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.family not in ("normal", "student_t")
         return tags
+
+
+fill_docstrings(TEXTS, BayesianGLMRegressorPMD)

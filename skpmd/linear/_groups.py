@@ -191,7 +191,6 @@ class GroupedModel(GeneralisedLinearModel):
         """Sums of some groups (m,), and derivatives by coefficients, factors and dispersions."""
         rows, starts = piece
         slopes, phi, sds = known
-        X, shift = batch.X[rows], self.shift_of(batch.X)
         value, more = np.zeros(len(slopes)), None
         if order:
             more = np.zeros(slopes.shape), np.zeros(sds.shape), np.zeros(phi.shape)
@@ -199,12 +198,7 @@ class GroupedModel(GeneralisedLinearModel):
             value[some] = values.sum(axis=1)
             if not order:
                 continue
-            by_slopes, ones = (X.T @ table.T).T if issparse(X) else table @ X, table.sum(axis=1)
-            if shift is not None:
-                by_slopes = by_slopes - ones[:, None] * shift
-            more[0][some, : by_slopes.shape[1]] = by_slopes
-            if self.fit_intercept:
-                more[0][some, -1] = ones
+            more[0][some] = self.by_coefficients(table, batch.X[rows])
             more[1][some], more[2][some] = others[:2]
         return value, more
 

@@ -40,8 +40,7 @@ class SoftmaxModel(LinearModel):
         """Coefficients less their mean over the classes, which the data do not see; see `Model`."""
         if not self.prior.has_gaussian:
             return theta  # Coefficients are not linear in theta.
-        rows = theta.reshape(len(theta), self.n_classes, -1)
-        return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
+        return less_mean(theta, self.n_classes)
 
     def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums of log softmax(z)[y]; see `LinearModel`."""
@@ -159,6 +158,12 @@ class SoftmaxModel(LinearModel):
             return white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
 
         return in_order(of, self._designs(batches))
+
+
+def less_mean(theta, K):
+    """K rows of coefficients (m, K w) less their mean over the classes."""
+    rows = theta.reshape(len(theta), K, -1)
+    return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
 
 
 def _logit_covariance(X, cov, K):
