@@ -98,7 +98,9 @@ default="normal"
         and the intercept's about 0 where all of them are zero.
     fit_intercept : bool, default=True
         Whether there is an intercept.
-    <running>
+    <proposals>
+    <particles>
+    <calls>
 
     Attributes
     ----------

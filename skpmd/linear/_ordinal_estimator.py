@@ -72,7 +72,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
         What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the linear
         predictor per standard deviation of a column. Columns are centred inside. None: the literal
         prior, per unit of the given columns, and cutpoints where all of them are zero.
-    <running>
+    <proposals>
+    <particles>
+    <calls>
 
     Attributes
     ----------
