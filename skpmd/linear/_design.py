@@ -26,7 +26,7 @@ class LinearModel(Model):
     """A likelihood of K linear predictors, the logits, under a prior on their coefficients.
 
     A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
-    whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`,
+    whether few rows may be stiff as `skpmd.linear._hmc` has it. It offers `add_log_likelihoods`,
     and for fitted proposals ``gaussian_target``, ``expected_logits`` and
     `third_derivatives`, which `OneLogit` makes of two functions.
 

@@ -19,9 +19,8 @@ from skpmd.engine.variational import laplace
 from skpmd.linear._correlations import Correlations, by_sds, factor_of, root_of_correlations
 from skpmd.linear._dispersion import Dispersions, HalfStudentT, Joined
 from skpmd.linear._glm import MIN_CURVATURE, GeneralisedLinearModel, definite
-from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_products import integrate_products
-from skpmd.linear._group_quadrature import integrate_groups
+from skpmd.linear._group_quadrature import FEWEST, TABLE, Intercepts, integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import MarginalPrior, precision_matrix

@@ -12,8 +12,7 @@ from skpmd._export import Variable
 from skpmd._rows.rows import Rows, stacked_rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
-from skpmd.linear._crossed import CrossedModel
-from skpmd.linear._crossed_normal import CrossedNormal
+from skpmd.linear._crossed import CrossedModel, CrossedNormal
 from skpmd.linear._design import n_logits
 from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel

@@ -43,13 +43,14 @@ from skpmd.engine.polynomial import degree_for
 from skpmd.linear._averages import NormalLogits
 from skpmd.linear._column_scale import Units, own_posterior, refuse_far, shift_of, units_of
 from skpmd.linear._design import LinearModel
-from skpmd.linear._empirical_bayes import ScaleChoice, chosen_scale
 from skpmd.linear._fit import name_of, takes_steps
 from skpmd.linear._group_effects import effects_of
 from skpmd.linear._group_rules import unconverged_reasons
 from skpmd.linear._make_model import (
     LinearParameters,
+    ScaleChoice,
     axes_of,
+    chosen_scale,
     in_columns,
     is_mean_field,
     linear_model,

@@ -68,7 +68,7 @@ DEFECTS = [
     ),
     Defect(
         "the stiff rows forget the power of the likelihood",
-        "linear/_stiff.py",
+        "linear/_hmc.py",
         "power * weight",
         "weight",
         "linear/test_stiff.py",
@@ -355,7 +355,7 @@ DEFECTS = [
     ),
     Defect(
         "draws of effects have the noise of rows alone",
-        "linear/_crossed_normal.py",
+        "linear/_crossed.py",
         "root[:, None] * of_rows + of_prior",
         "root[:, None] * of_rows",
         "linear/test_crossed.py",
