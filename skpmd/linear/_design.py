@@ -94,19 +94,10 @@ class LinearModel(Model):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum over the rows of log p(y | logits); see `Model`."""
-        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
-        if self.shift_of(batch.X) is not None:
-            coefficients = self.for_rows(coefficients)
-
-        def of(place):
-            some, (_, y, weight, *_), rows = place
-            table = self._table(coefficients, place)
-            part = np.zeros(len(table))
-            self.add_log_likelihoods(table, y[rows], weight[rows], part)
-            return some, part
-
-        for some, part in in_order(of, self._places(len(theta), [batch])):
-            total[some] += part
+        total = np.zeros(len(theta))
+        self._add_gradient(
+            self.prior.coefficients(theta), self.add_log_likelihoods, [batch], total, None
+        )
         return total
 
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
@@ -181,7 +172,7 @@ class LinearModel(Model):
         return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
-        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
+        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients if asked."""
         m, at_rows = len(coefficients), cache(lambda: self.for_rows(coefficients))
 
         def of(place):
@@ -189,11 +180,12 @@ class LinearModel(Model):
             table = self._table(coefficients if self.shift_of(X) is None else at_rows(), place)
             part = np.zeros(len(table))
             differentiate(table, y[rows], weight[rows], part)
-            return some, part, self.by_coefficients(table, X[rows])
+            return some, part, None if gradient is None else self.by_coefficients(table, X[rows])
 
         for some, part, by_coefficients in in_order(of, self._places(m, batches)):
             total[some] += part
-            gradient[some] += by_coefficients
+            if gradient is not None:
+                gradient[some] += by_coefficients
 
     def by_coefficients(self, table, X):
         """Sums over rows of X (n, p) times a table (m, K, n), or (m, n), of what each has: (m, w).

@@ -37,20 +37,8 @@ class GeneralisedLinearModel(LinearModel):
     Of batches it reads ``offset``, a known part of the predictor, and ``exposure``, which are the
     trials of a family that has them.
 
-    Parameters
-    ----------
-    prior : Prior or HorseshoePrior
-        On the coefficients and the coordinates of dispersions.
-    fit_intercept : bool
-        Whether the last coefficient is an intercept.
-    family : Family
-        What distribution rows have.
-    location : float
-        The predictor where all coefficients, and the intercept, are zero.
-    log_unit : float
-        Log of the unit that y is in, which the log density is not per.
-    shift : ndarray of shape (p,), optional
-        What has to be subtracted from sparse rows.
+    ``location`` is the predictor where all coefficients, and the intercept, are zero, ``log_unit``
+    the log of the unit that y is in, which the log density is not per; see also `LinearModel`.
     """
 
     def __init__(self, prior, fit_intercept, family, location=0.0, log_unit=0.0, shift=None):

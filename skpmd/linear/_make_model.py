@@ -277,20 +277,9 @@ def few(names):
 def per_column(name, value, features, n_rows, default, low=-1e30):
     """A number for each coefficient, (n_rows, p); a single number or a str is returned as it is.
 
-    Parameters
-    ----------
-    name : str
-        Of the parameter, for errors.
-    value : float, str, array-like or dict
-        As the user gave it. The keys of a dict are names of columns, or tuples of names.
-    features : sequence of str
-        Names of the columns, (p,).
-    n_rows : int
-        Rows of coefficients: 1, or the number of classes.
-    default : float
-        For columns that a dict does not name.
-    low : float
-        The smallest number allowed; the largest is 1e30.
+    The ``value`` is as the user gave it to the parameter of that ``name``. The keys of a dict are
+    names among the ``features``, or tuples of names; others have the ``default``. Numbers are from
+    ``low`` to 1e30, and there are ``n_rows`` of coefficients: 1, or the number of classes.
     """
     if isinstance(value, str):
         return value
