@@ -387,6 +387,7 @@ def logits(theta, X, fit_intercept):
     return table
 
 
+@cache
 def gauss_hermite(n):
     """Gauss's rule of n nodes for N(0, 1): nodes and weights."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)

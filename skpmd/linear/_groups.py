@@ -361,7 +361,9 @@ class GroupedModel(GeneralisedLinearModel):
         along each axis; second derivatives are their differences.
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
-        gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
+        gradient, precision = self.prior.expected(
+            mean, None if cov is None else np.sqrt(np.diag(cov))
+        )
         of = self._searching() if cov is None else self  # A mode is no more than a start.
         with np.errstate(over="ignore", invalid="ignore"):
             at, ahead, back = of._along(mean, steps, batches)
@@ -405,7 +407,3 @@ class _Particles(tuple):
         level = octaves(known[2])
         few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
         return level, few
-
-
-def _sd(cov):
-    return np.sqrt(np.diag(cov))

@@ -117,9 +117,6 @@ class OrderedPredictions:
         return self._draw(X, n, rng, np.arange(n))
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
-            return self._rows_given_groups(model, theta, batch, codes)[0]
         codes = self._numbers(y).astype(np.int64)
         b, cut = self._parts(self.posterior_.particles if draws is None else draws)
         edge = np.full((len(cut), 1), np.inf)

@@ -214,8 +214,6 @@ class ClassPredictions(OrderedPredictions):
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            return super()._log_likelihoods(X, y, draws)
         codes = encode_known(y, self.classes_).astype(int)
         theta = self._own(draws)
         out = np.empty((len(theta), len(codes)))

@@ -22,7 +22,7 @@ class RowStatements(GroupColumns):
     """Mixin of estimators; they offer `_draw` and `_log_likelihoods`.
 
     The former are targets (n, n_samples), of which each column is that of one particle, the latter
-    (m, n) of checked rows under all particles or, in given units, draws.
+    (m, n) of checked rows under all particles or, in given units, draws; without groups.
     """
 
     def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
@@ -87,6 +87,9 @@ class RowStatements(GroupColumns):
         (X, y), draws = self._validated(X, y), None
         if n_draws is not None:
             draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
+        if self._groups_of_fit is not None:
+            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
+            return self._rows_given_groups(model, theta, batch, codes)[0]
         return self._log_likelihoods(X, y, draws)
 
     def sample_prior_y(
