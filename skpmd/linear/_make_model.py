@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
 from skpmd._base.utils import as_floats
@@ -13,6 +12,7 @@ from skpmd._export import Variable
 from skpmd._runtime.call import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._design import pieces
 from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._priors import (
@@ -35,7 +35,7 @@ PRIORS = {
 }
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
 _FIRST_ROWS = 1000  # of so many rows before all.
-_ROWS_AT_ONCE = 1 << 14
+_ROWS_AT_ONCE, _NUMBERS = 1 << 14, 1 << 20
 # With more coordinates than this no full covariance is held: each matrix would take 32 MB.
 _MAX_COORDINATES = 2000
 LOW, HIGH = 1e-3, 1e2  # Scales between these are searched, for standardised features.
@@ -176,28 +176,21 @@ def missing_moments(model, data, theta, n_classes):
     suffices, and a particle far out has one if there is one. The intercept's prior is normal, so
     that it does not go along.
     """
-    prior, X, binary = model.prior, data.X, n_classes == 2
+    prior, p, binary = model.prior, data.X.shape[1], n_classes == 2
     if prior.tail_df > 2.0:
         return ""
-    total, by_class, apart = np.zeros(X.shape[1]), np.zeros((n_classes, X.shape[1])), True
-    far = None
+    total, by_class, apart, far = np.zeros(p), np.zeros((n_classes, p)), True, None
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
-        K, width = 1 if binary else n_classes, X.shape[1] + model.fit_intercept
-        far = far[0, : K * width].reshape(K, width)[:, : X.shape[1]].T
-    shift = model.shift_of(X)
-    for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
-        some, y = X[rows], data.y[rows]
-        in_class = (y > 0 if binary else y)[:, None] == np.arange(n_classes)
-        sign = np.where(in_class, 1.0, -1.0)
-        by_class += sign.T @ some
-        if shift is not None:  # Of sparse rows, whose zeros are all alike.
-            by_class -= np.outer(sign.sum(axis=0), shift)
-            n_zeros = some.shape[0] - np.bincount(some.indices, minlength=X.shape[1])
-            total += n_zeros * np.abs(shift)
-        total += np.asarray(abs(_less(some, shift)).sum(axis=0, dtype=np.float64)).ravel()
+        K, width = 1 if binary else n_classes, p + model.fit_intercept
+        far = far[0, : K * width].reshape(K, width)[:, :p].T
+    for piece in pieces([data], _NUMBERS):
+        X, y, _ = model.design(piece)
+        X, in_class = X[:, :p], (y > 0 if binary else y)[:, None] == np.arange(n_classes)
+        by_class += np.where(in_class, 1.0, -1.0).T @ X
+        total += np.abs(X).sum(axis=0)
         if far is not None:
-            scores = some @ far - (0.0 if shift is None else shift @ far)
+            scores = X @ far
             scores = np.hstack([-scores, scores]) if binary else scores
             others = np.where(in_class, -np.inf, scores).max(axis=1)
             apart = apart and bool(np.all(scores[in_class] > others))
@@ -205,48 +198,33 @@ def missing_moments(model, data, theta, n_classes):
     if far is not None:
         alone |= apart
     missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
-    if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
-        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0), shift), True
+    if not missing and binary and prior.tail_df <= 1.0 and p <= _MAX_PAIRED:
+        missing, only_sd = _n_in_pairs(model, data), True
     if not missing:
         return ""
     moment = "standard deviation" if only_sd else "mean"
     results = "coef_std_ does" if only_sd else "coef_ and coef_std_ do"
     return (
         f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
-        f"{missing} of {X.shape[1]} features have no posterior {moment}, and {results} not converge"
+        f"{missing} of {p} features have no posterior {moment}, and {results} not converge"
     )
 
 
-def _less(X, shift):
-    """Sparse rows less the shift where they have numbers; others, of no shift, as they are."""
-    if shift is None:
-        return X
-    return type(X)((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
+def _n_in_pairs(model, data):
+    """How many features are in a pair whose hyperplane through the origin separates two classes."""
+    p, found = data.X.shape[1], np.zeros(data.X.shape[1], dtype=bool)
 
+    def signed(rows, columns):
+        X, y, _ = model.design((data, rows))
+        return X[:, columns] * np.where(y > 0, 1.0, -1.0)[:, None]
 
-def _n_in_pairs(X, sign, shift):
-    """How many features are in a pair whose hyperplane through the origin separates two classes.
-
-    ``sign`` (n,) is -1 in the one class and 1 in the other; the ``shift`` is to be subtracted.
-    """
-    shift = np.zeros(X.shape[1]) if shift is None else shift
-    first = (_dense(X[:_FIRST_ROWS]) - shift) * sign[:_FIRST_ROWS, None]
-    found = np.zeros(X.shape[1], dtype=bool)
-    for pair in map(list, combinations(range(X.shape[1]), 2)):
-        if _in_half_plane(first[:, pair]) and _in_half_plane(
-            (_columns(X, pair) - shift[pair]) * sign[:, None]
-        ):
-            found[pair] = True
+    first = signed(slice(_FIRST_ROWS), slice(p))
+    for pair in map(list, combinations(range(p), 2)):
+        if _in_half_plane(first[:, pair]):
+            rest = gen_batches(len(data.weight), _ROWS_AT_ONCE)
+            if _in_half_plane(np.concatenate([signed(rows, pair) for rows in rest])):
+                found[pair] = True
     return found.sum()
-
-
-def _columns(X, columns):
-    some = gen_batches(X.shape[0], _ROWS_AT_ONCE)
-    return np.concatenate([_dense(X[rows][:, columns]) for rows in some])
-
-
-def _dense(X):
-    return X.toarray() if issparse(X) else X
 
 
 def _in_half_plane(points):

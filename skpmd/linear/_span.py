@@ -8,7 +8,6 @@ as there are rows, which is found as any posterior, and one of the prior.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from skpmd._rows.rows import Rows, without_copies
 from skpmd._rows.table import is_in_memory
@@ -51,10 +50,9 @@ def span_of(model, rows, rng):
     n, p = X.shape
     if n > _MAX_COPIES * p or rows.data.group is not None:
         return None
-    shift, X = model.shift_of(X), X.toarray() if issparse(X) else X
-    scaled = (X - (0.0 if shift is None else shift)) * prior.scale[:p]
+    scaled = model.design((rows.data, slice(None)))[0][:, :p] * prior.scale[:p]
     # Copies of a row are its weight.
-    data, _ = without_copies(rows.data._replace(X=scaled.astype(np.float64, copy=False)))
+    data, _ = without_copies(rows.data._replace(X=scaled))
     if p < _MIN_GAIN * len(data.weight):
         return None
     left, values, basis = np.linalg.svd(data.X, full_matrices=False)
