@@ -7,7 +7,7 @@ Stein's identity, E[f'(u)] = E[f(u) (u - mean)] / variance, expected second deri
 dispersions, of which no kernel has any; at a point they are differences.
 """
 
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from itertools import product
 
 import numpy as np
@@ -17,12 +17,11 @@ from skpmd._base.utils import warn
 from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
-from skpmd.linear._design import LinearModel, cubed, gauss_hermite, pieces
+from skpmd.linear._design import LinearModel, cubed, pieces
+from skpmd.linear._dispersion import Nodes
 from skpmd.linear._family import LINKS
 from skpmd.linear._priors import precision_matrix
 
-_STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
-_NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 # Starts see so many rows. Of robust fits: how many begin, steps of each, and how many go on.
 _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
@@ -121,6 +120,11 @@ class GeneralisedLinearModel(LinearModel):
         if batch.offset is not None:
             table += batch.offset[rows]
         return table
+
+    def known_off(self, piece):
+        """As `design`, of y less what is known of predictors, where the link is the identity."""
+        (batch, rows), (X, y, weight) = piece, self.design(piece)
+        return X, y - self.location - (0.0 if batch.offset is None else batch.offset[rows]), weight
 
     def _columns(self, batch, rows):
         """y, sizes and weights of some rows, as kernels take them."""
@@ -250,8 +254,7 @@ class GeneralisedLinearModel(LinearModel):
 
         Steps take the better half of all rows (Rousseeuw and Van Driessen 2006).
         """
-        design, y, _ = self.design((some, slice(None)))
-        y = y - self.location - (0.0 if some.offset is None else some.offset)
+        design, y, _ = self.known_off((some, slice(None)))
         n, w = design.shape
         rng, found = np.random.default_rng(0), []
         half = max(n // 2 + 1, min(w + 1, n))
@@ -408,43 +411,3 @@ def definite(precision, least=MIN_CURVATURE):
         return precision
     root = scale[:, None] * vectors
     return (root * np.maximum(np.abs(values), least)) @ root.T
-
-
-# ------------------------------------------------------------------- rules
-class Nodes:
-    """Rules for dispersions under a Gaussian, and the coefficients given each of their nodes."""
-
-    def __init__(self, mean, cov, k):
-        w = len(mean) - k
-        self.mean, self.mean_u = mean[:w], mean[w:]
-        self.z, self.weights = _rule_of_dispersions(k, cov is None)
-        if cov is None:
-            root, self.slope, self.rest = _STEP * np.eye(k), np.zeros((w, k)), None
-        else:
-            root = np.linalg.cholesky(cov[w:, w:]) if k else np.empty((0, 0))
-            self.slope = np.linalg.solve(cov[w:, w:], cov[w:, :w]).T if k else np.zeros((w, 0))
-            self.rest = cov[:w, :w] - self.slope @ cov[w:, :w]
-        self.u, self.inverse = self.mean_u + self.z @ root.T, np.linalg.inv(root)
-        # Of a row, in all tables together.
-        self.n_numbers = len(self.z) * (1 if cov is None else _NODES) + w
-
-    def rule(self, spread):
-        """Nodes and weights for N(0, 1), enough for predictors with these sds."""
-        if self.rest is None:
-            return np.zeros(1), np.ones(1)
-        return gauss_hermite(_NODES if spread.max(initial=0.0) < _WIDE else _WIDE_NODES)
-
-
-@cache
-def _rule_of_dispersions(k, is_point):
-    """Nodes (q, k) and weights (q,) for N(0, I): Gauss's for one or two, two a dimension of more.
-
-    Of three and more dispersions, cutpoints, the rule is exact to the third degree.
-    """
-    if k > 2:
-        unit = np.sqrt(k) * np.eye(k)
-        return np.concatenate([unit, -unit]), np.full(2 * k, 0.5 / k)
-    nodes, weights = gauss_hermite(5 if k == 1 and not is_point else 3)
-    places = list(product(range(len(nodes)), repeat=k))
-    z = np.array([[nodes[i] for i in place] for place in places]).reshape(len(places), k)
-    return z, np.array([np.prod([weights[i] for i in place]) for place in places])

@@ -29,8 +29,7 @@ class _Sums:
         of_y, of_x, triangles, first_row, root = [], [], [], [], np.empty((0, 0))
         groups = model.family.groups
         for rows, starts in group_pieces(batch):
-            X, y, weight = model.design((batch, rows))
-            y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
+            X, y, weight = model.known_off((batch, rows))
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
             if groups.slopes:

@@ -72,29 +72,37 @@ class OrderedPredictions:
 
     def _draws_of_mean(self, sides, n_draws, by):
         check_is_fitted(self)
-        some, weights = self._particles_averaged
-        chosen, weights = some_particles(weights, n_draws)
-        b, cut = self._parts(self.posterior_.particles[some][chosen])
-        raised, gaps, first, out = *_raised(cut), cut.shape[1] == 1, []
+        (theta, weights, chosen), out = self._drawn_particles(n_draws), []
         for X in sides:
             X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
             if effects is not None:
                 effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
-            found = MeanDraws(by)
+            out.append(MeanDraws(by))
+            self._add_means(out[-1].add, theta, (X, offset, effects))
+        return np.stack([found.whole() for found in out]), weights
 
-            def add(table, rows, found=found):
-                rate, above, of_class = exponentials(table), 1.0, []
-                for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
-                    odds = rate * edge
-                    below = 1.0 / (1.0 + odds)
-                    of_class.append(gap * above * below)
-                    above = odds * below
-                found.add(np.stack([*of_class, above][first:]).T, rows)
-                return 0.0
+    def _drawn_particles(self, n):
+        """Some particles (m, d) as `_add_means` wants them, their weights and their places (m,)."""
+        some, weights = self._particles_averaged
+        chosen, weights = some_particles(weights, n)
+        return self.posterior_.particles[some][chosen], weights, chosen
 
-            self._by_rows(add, b, (X, offset, effects))
-            out.append(found.whole())
-        return np.stack(out), weights
+    def _add_means(self, add, theta, known):
+        """Add probabilities (rows, m, K or 1) under particles, by rows, of what `_known` gives."""
+        b, cut = self._parts(theta)
+        raised, gaps, first = *_raised(cut), cut.shape[1] == 1
+
+        def of_rows(table, rows):
+            rate, above, of_class = exponentials(table), 1.0, []
+            for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
+                odds = rate * edge
+                below = 1.0 / (1.0 + odds)
+                of_class.append(gap * above * below)
+                above = odds * below
+            add(np.stack([*of_class, above][first:]).T, rows)
+            return 0.0
+
+        self._by_rows(of_rows, b, known)
 
     def _draw(self, X, n_samples, rng, chosen=None):
         X, offset, effects = self._known(self._validated(X))

@@ -8,7 +8,7 @@ from scipy.special import entr, expit, log_expit, log_softmax, logsumexp, softma
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.mean_draws import N_DRAWS, MeanDraws, some_particles
+from skpmd._base.mean_draws import N_DRAWS
 from skpmd._base.utils import as_generator, check_n_draws, weighted_quantile
 from skpmd._base.validation import (
     encode_known,
@@ -125,30 +125,23 @@ class ClassPredictions(OrderedPredictions):
 
         return self._reduced(X, entropies)
 
-    def _draws_of_mean(self, sides, n_draws, by):
-        check_is_fitted(self)
+    def _drawn_particles(self, n):
+        if isinstance(self.posterior_, GaussianPosterior):
+            n = n or N_DRAWS
+            draws = self.posterior_.sample(n, np.random.default_rng(0))
+            return self._own(draws), np.full(n, 1.0 / n), None
+        theta, *others = super()._drawn_particles(n)
+        return (theta if self._are_ordered else self._own(theta)), *others
+
+    def _add_means(self, add, theta, known):
         if self._are_ordered:
-            return super()._draws_of_mean(sides, n_draws, by)
-        posterior, chosen, out = self.posterior_, None, []
-        if isinstance(posterior, GaussianPosterior):
-            n = n_draws or N_DRAWS
-            theta = self._own(posterior.sample(n, np.random.default_rng(0)))
-            weights = np.full(n, 1.0 / n)
-        else:
-            some, weights = self._particles_averaged
-            chosen, weights = some_particles(weights, n_draws)
-            theta = own_particles(posterior)[some][chosen]
-        given = theta, self._state.fit_intercept, len(self.classes_), self._units
-        for X in sides:
-            X, _, effects = self._known(self._validated(X).astype(np.float64))
-            found = MeanDraws(by)
-            if effects is not None:
-                effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
-            for rows, table in _logit_tables(X, *given, effects, _CACHED):
-                table = _probabilities(table) if len(table) > 1 else sigmoids(table)
-                found.add(table.transpose(2, 1, 0), rows)
-            out.append(found.whole())
-        return np.stack(out), weights
+            super()._add_means(add, theta, known)
+            return
+        X, _, effects = known
+        given = self._state.fit_intercept, len(self.classes_), self._units, effects
+        for rows, table in _logit_tables(X, theta, *given, _CACHED):
+            table = _probabilities(table) if len(table) > 1 else sigmoids(table)
+            add(table.transpose(2, 1, 0), rows)
 
     def _draw(self, X, n_samples, rng):
         if self._are_ordered:
