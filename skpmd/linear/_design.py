@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd._rows.samples import RowTerms
-from skpmd._runtime.threads import add_up, are_distributed, in_order, total
+from skpmd._runtime.threads import add_up, in_order, total
 from skpmd.engine.importance import most_skewed
 from skpmd.engine.model import Model
 from skpmd.linear._column_scale import at_zero
@@ -116,12 +116,8 @@ class LinearModel(Model):
         third = self.prior.expected_third(mean, sd)
         of_prior = chol, third + self.third_of_dispersions(mean, sd, batches, b)
         largest = partial(_largest_of, max_rows=max_rows)
-        if are_distributed(batches):
-            nothing = np.empty((0, len(mean))), np.empty(0)
-            more = total(partial(self._skewest, mean, chol, b, largest, nothing), batches, largest)
-            rows, third = largest(of_prior, more)
-        else:
-            rows, third = self._skewest(mean, chol, b, largest, of_prior, batches)
+        of_rows = total(partial(self._skewest, mean, chol, b, largest), batches, largest)
+        rows, third = largest(of_prior, of_rows)
         third = third[:, None]
         rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
@@ -130,8 +126,9 @@ class LinearModel(Model):
         """Third derivatives in coordinates beyond the coefficients, (d,), where there are any."""
         return 0.0
 
-    def _skewest(self, mean, chol, b, largest, known, batches):
-        """Whitened rows of the largest third derivatives, and these; ``known`` are some already."""
+    def _skewest(self, mean, chol, b, largest, batches):
+        """Whitened rows of the largest third derivatives, and these."""
+        known = np.empty((0, len(mean))), np.empty(0)
         for white, factor in self.third_derivatives(mean, chol, batches):
             known = largest(known, (white, b * factor))
         return known
