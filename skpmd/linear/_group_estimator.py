@@ -27,8 +27,15 @@ from skpmd.linear._group_effects import (
     slopes_of,
     warn_of_gone,
 )
-from skpmd.linear._group_left_out import of_groups, of_rows
-from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, with_weights
+from skpmd.linear._group_rows import (
+    codes_of,
+    column_of,
+    in_groups,
+    of_groups,
+    of_rows,
+    replaced,
+    with_weights,
+)
 from skpmd.linear._groups import Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {

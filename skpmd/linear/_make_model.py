@@ -7,15 +7,18 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.utils import gen_batches
 
+from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.utils import as_floats
 from skpmd._export import Variable
 from skpmd._runtime.call import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._column_scale import own_posterior
 from skpmd.linear._design import pieces
 from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
+from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._priors import (
+    DensityPrior,
     LaplacePrior,
     NormalPrior,
     Prior,
@@ -128,6 +131,32 @@ def in_columns(parameters, features, response, mean_field):
             "and prior_mean=0, or another prior."
         )
     return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale), units
+
+
+def prior_of_posterior(prior, names, mean_field):
+    """The prior on coordinates of these names that an earlier posterior, or its estimator, is.
+
+    `Units` that it is a prior in come second, None where these are the given ones. With
+    ``mean_field`` the posterior to come has no correlations, and a particle posterior, which
+    has them, is refused.
+    """
+    posterior = posterior_of_prior(prior)
+    places = coordinates_named(posterior, names)
+    if isinstance(posterior, GaussianPosterior):
+        units = None if posterior.frame is None else posterior.frame.of(places)
+        loc, scale = posterior.moments_in(units)
+        return ShiftedPrior(NormalPrior(scale[places]), loc[places]), units
+    if mean_field:
+        raise ValueError(
+            "covariance_type='diag' takes a prior that was fitted with it: this one is of "
+            "particles. Set covariance_type='full'."
+        )
+    units = None if posterior.frame is None else posterior.frame.of(places)
+    if units is not None and len(places) < len(posterior.names):
+        # Columns that are left out stay at their centres, and not at zero, far from all rows.
+        return DensityPrior(own_posterior(posterior).fitted_density(places)), units
+    density = posterior.fitted_density(places)
+    return DensityPrior(density._replace(free=None)), density.free
 
 
 def _prior(parameters, n_features, response, prior_scale):

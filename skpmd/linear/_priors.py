@@ -9,6 +9,8 @@ whose coordinates are not the coefficients themselves.
 import numpy as np
 from scipy.special import erf, gammaln, wofz
 
+from skpmd.proposals import fitted_density
+
 # A Laplace prior far from its kink is given this precision, in units of scale^-2.
 _MIN_PRECISION = 1e-3
 # A Student prior keeps this share of EM's precision where its tails curve upwards.
@@ -292,6 +294,37 @@ class TiltedPrior(Prior):
     def expected_third(self, mean, sd):
         """That of the prior: a quadratic has none; see `Prior`."""
         return self.prior.expected_third(mean, sd)
+
+
+class DensityPrior(Prior):
+    """Prior with a `FittedDensity`, whose coordinates depend on each other.
+
+    Where a Gaussian is fitted to the posterior, the Gaussian of the same mean and covariance stands
+    for it; draws are weighed by the density itself.
+    """
+
+    def __init__(self, density):
+        super().__init__(np.linalg.norm(density.chol, axis=1))
+        self.density = density
+        inverse = np.linalg.inv(density.chol)
+        self._precision = inverse.T @ inverse
+
+    def sample(self, rng, m):
+        return fitted_density.sample(self.density, m, rng)
+
+    def log_density(self, theta):
+        return fitted_density.log_density(self.density, theta)
+
+    def gradient(self, theta):
+        return fitted_density.gradient(self.density, theta)
+
+    def expected(self, mean, sd):
+        """Those of the Gaussian that stands for it; the precision is a matrix. See `Prior`."""
+        return self._precision @ (self.density.mean - mean), self._precision
+
+    def expected_third(self, mean, sd):
+        """Zero: slices through the posterior show what skewness there is. See `Prior`."""
+        return np.zeros(len(mean))
 
 
 class MarginalPrior:

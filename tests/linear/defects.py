@@ -271,7 +271,7 @@ DEFECTS = [
     ),
     Defect(
         "a row is in the group that it is predicted from",
-        "linear/_group_left_out.py",
+        "linear/_group_rows.py",
         "is_left = np.eye(k, dtype=bool) if weight is None",
         "is_left = np.roll(np.eye(k, dtype=bool), 1, 0) if weight is None",
         "linear/test_group_rows.py",
