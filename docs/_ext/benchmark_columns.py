@@ -140,13 +140,11 @@ IN_STUDY = {
         "warned": "number of fits that warned",
         "wrong": "number of wrong fits",
     },
-    "labels": {
-        "ari": "adjusted Rand index of labels and classes; larger is better, 1 is agreement",
-        "covariance": "form of the covariances (``hdbscan`` has none)",
-        "cpu": "CPU seconds of the fit and of a first prediction (``hdbscan``: of the fit)",
-        "data": "table",
-        "K": "number of components (``hdbscan``: smallest size of a group)",
-        "who": "method, as listed above",
+    "categories": {
+        "coverage": "share of targets in 90 % intervals",
+        "cpu": "CPU seconds of the fit",
+        "data": "data set",
+        "rows": "number of rows to learn from",
     },
     "groups": {
         "cpu": "CPU seconds of the fit",

@@ -169,11 +169,11 @@ def _under_another_kernel(parameters, state, is_smooth):
         return None
     candidates = [covariance]
     if is_smooth and is_default and shape:  # Not RBF.
-        candidates.append(covariance_of(None, sample, np.inf, n))
+        candidates.append(covariance_of(parameters.search, sample, np.inf, n))
     elif not is_smooth:
         if not is_default or callable(optimizer) or shape == _ROUGH:
             return None
-        candidates = [covariance_of(None, sample, 0.5 * _ROUGH, n)]
+        candidates = [covariance_of(parameters.search, sample, 0.5 * _ROUGH, n)]
     write(f"kernel: search by the evidence of {len(sample.y)} rows")
     few = sample if callable(optimizer) else take(sample, _FEW_ROWS, as_generator(0))
 

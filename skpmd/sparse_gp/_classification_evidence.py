@@ -179,13 +179,14 @@ class KernelSearch:
         return -np.inf, np.zeros(len(theta))
 
 
-def new_covariance(kernel, sample):
+def new_covariance(search, sample):
     """The covariance of a copy of the user's kernel, or of the default one: it has no noise."""
+    kernel = search.kernel
     if kernel is not None:
         refuse_kernel(kernel)
         kernel = kernel.clone_with_theta(kernel.theta)
         return KernelCovariance(widened(kernel, sample, _VARIANCE))
-    shape = default_kernel(sample).k1.k2
+    shape = default_kernel(sample, search.categorical).k1.k2
     return KernelCovariance(ConstantKernel(_VARIANCE, _BOUNDS) * shape)
 
 
@@ -215,7 +216,8 @@ def _placed(kernel, sample):
     theta = kernel.theta.copy()
     for part in free_parts(kernel):
         if part.attribute == "length_scale" and sample.X.dtype == np.float64:
-            logs = np.log(default_kernel(sample).k1.k2.length_scale * _SHORTER)
+            categorical = getattr(part.leaf, "categorical", ())
+            logs = np.log(default_kernel(sample, categorical).k1.k2.length_scale * _SHORTER)
             is_one_each = len(logs) == part.place.stop - part.place.start
             theta[part.place] = logs if is_one_each else logs.mean()
     return theta

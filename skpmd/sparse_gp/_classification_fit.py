@@ -15,6 +15,7 @@ from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options, drive, stage
 from skpmd.engine.particles import effective_sample_size, equal_log_weights
 from skpmd.posterior import Posterior
+from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._classification_evidence import (
     DAMPING,
     KernelSearch,
@@ -79,6 +80,7 @@ class ClassifierState(NamedTuple):
     converged: bool = True  # Whether iterations over the last rows have converged.
     retained: RetainedRows | None = None  # All rows, `Data`, while there are few.
     results: Results | None = None  # What the estimator shows.
+    categories: Categories = Categories()  # Codes of the columns of categories.
 
     @property
     def particles(self):
@@ -109,7 +111,7 @@ def initialise(parameters, data, n_processes, rng):
     """A `ClassifierState` whose kernel is fitted but which holds no row yet."""
     whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
     subset = take(whole, parameters.search.n_subset, rng)
-    covariance = new_covariance(parameters.search.kernel, subset)
+    covariance = new_covariance(parameters.search, subset)
     check_signal(covariance, subset.X)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):

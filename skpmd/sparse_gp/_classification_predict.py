@@ -123,7 +123,8 @@ class ClassifierPredictions(ClassProbabilities):
 
     # ------------------------------------------------------------------ particles
     def _rows_checked(self, X):
-        X = self._checked_data(X, **kind_of_rows(self._state.model.covariance.kernel), reset=False)
+        kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._checked_data(self._with_codes(X), **kind, reset=False)
         refuse_overflows("X", X)
         return X
 

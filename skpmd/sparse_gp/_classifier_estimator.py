@@ -61,6 +61,13 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         Covariance, any of `sklearn.gaussian_process.kernels`. None means ``ConstantKernel() *
         RBF(one length scale for each column)``, started from the scales of the data; the logs of
         its length scales have a normal prior around their mean, with a standard deviation of 0.5.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Columns of categories, as in `sklearn.ensemble.HistGradientBoostingRegressor`: those of a
+        data frame whose dtype is a category's, or the names, places or a mask of columns. The
+        default kernel then is a `MixedKernel`, in which two categories are equal or not: a short
+        length scale lets each have a function of its own. Missing values are one category more,
+        and a category that no fit has seen differs from all others. None means that all columns
+        are numbers.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Optimizer of the evidence of a subset; as in `GaussianProcessClassifier`. None means that
         the kernel is not changed.
@@ -192,13 +199,14 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"posterior", "uniform"})],
     }
-    _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
+    _frozen_parameters = ("kernel", "categorical_features", "jitter", "weighting", "n_particles")
     _adopted_attributes = (*ProcessResults._adopted_attributes, "classes_")
 
     def __init__(
         self,
         kernel: Any = None,
         *,
+        categorical_features: Literal["from_dtype"] | ArrayLike | None = "from_dtype",
         optimizer: Literal["fmin_l_bfgs_b"] | Callable[..., Any] | None = "fmin_l_bfgs_b",
         n_restarts_optimizer: int = 1,
         n_subset: int = 1000,
@@ -221,6 +229,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
+        self.categorical_features = categorical_features
         self.optimizer = optimizer
         self.n_restarts_optimizer = n_restarts_optimizer
         self.n_subset = n_subset
@@ -278,11 +287,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = as_table(X, y, sample_weight)
             need_memory(X, f"fit of {type(self).__name__}", "call partial_fit with them")
-            parameters = self._parameters()
-            parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight=sample_weight)
+            X, categories = self._encoded(X)
+            parameters = self._parameters(categories)
+            parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             X, y = self._validated(X, y, reset=True)
             codes, classes = encode(y)
             weight = row_weights(X, codes, classes, sample_weight, None, all_classes=True)
@@ -290,7 +300,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             data = _data(X, codes, np.ones(len(X)) if weight is None else weight)
             state = update(parameters, None, data, _n_processes(classes))
             self.classes_ = classes
-            self._set_state(state)
+            self._set_state(state._replace(categories=categories))
             self._freeze()
         self._warn(X, fitted_kernel=True)
         return self
@@ -341,15 +351,17 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             As in `fit`.
         """
         with self._all_or_nothing():
-            parameters, before = self._parameters(), self._state_or_prior()
+            before = self._state_or_prior()
             self._check_frozen()
+            X, categories = self._encoded(X, before)
+            parameters = self._parameters(categories)
             X, y = self._validated(X, y, reset=before is None)
             with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
             codes = encode_known(y, self.classes_)
             data = _data(X, codes, self._counted(checked_weights(sample_weight, X)))
             state = update(parameters, before, data, _n_processes(self.classes_))
-            self._set_state(state)
+            self._set_state(state._replace(categories=categories))
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
             self._warn(X, fitted_kernel=is_new and state.retained is None)
@@ -364,7 +376,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             state = merged(estimators, _n_processes(self.classes_))
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
-            state, away = with_results(self._parameters(), state), distances(states, state)
+            state, away = (
+                with_results(self._parameters(state.categories), state),
+                distances(states, state),
+            )
             self._set_state(described(state, method, n, away, disagreement(away)))
         self._warn_or_interrupt(MERGED_BY_ROWS)
         return self
@@ -374,10 +389,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         """Inducing inputs."""
         return self._state.model.inducing
 
-    def _parameters(self):
+    def _parameters(self, categories):
         """The parameters as a record."""
         options = self._loop_options(kernel="gaussian", rejuvenation="never")
-        search = self._record(Search, n_refine=0)
+        search = self._record(Search, n_refine=0, categorical=categories.places)
         return self._record(ClassifierParameters, search=search, options=options)
 
     def _validated(self, X, y, reset):

@@ -8,6 +8,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from skpmd._runtime.threads import each, ranges
 from skpmd.engine.particles import squared_distances
+from skpmd.sparse_gp._categories import MixedKernel
 
 SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared exponential
 # The largest exponent. Its exponential, 1e-39, is nothing beside any variance, but products of it
@@ -53,6 +54,9 @@ class Term(NamedTuple):
     length_scale: np.ndarray
     noise: float
     shape: int  # Twice the nu of the Matern family, 0 for RBF: as kernels take it.
+    # (p,): Squared distances of different categories, in length scales, and 0 where columns are of
+    # numbers; (0,) where all are.
+    apart: np.ndarray
 
 
 class KernelCovariance:
@@ -87,6 +91,11 @@ class KernelCovariance:
         """Whether it has a form that is evaluated by matrix products."""
         return self.fast is not None
 
+    @property
+    def categorical(self):
+        """Places of the columns of categories."""
+        return self.fast.categorical if self.is_fast else np.empty(0, dtype=int)
+
     def at(self, theta):
         """The kernel at theta."""
         key, (last, kernel) = theta.tobytes(), self._last
@@ -104,7 +113,7 @@ class KernelCovariance:
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self.fast.at(theta)
-        squared = _squared(*(in_lengths(rows, term.length_scale) for rows in (A, B)))
+        squared = _squared(*(in_lengths(rows, term.length_scale) for rows in (A, B)), term.apart)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
@@ -161,6 +170,7 @@ class _Fast:
         self._limits = limits
         places = {id(part.leaf): part.place for part in free_parts(kernel)}
         self.nu = getattr(shapes[0], "nu", np.inf)
+        self.categorical = np.asarray(getattr(shapes[0], "categorical", ()), dtype=int)
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
         self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
         self._noises = [(one.noise_level, places.get(id(one))) for one in noises]
@@ -173,7 +183,9 @@ class _Fast:
         noise = sum(_value(theta, *one) for one in self._noises)
         shape = 0 if np.isinf(self.nu) else int(2.0 * self.nu)
         scale = np.atleast_1d(_value(theta, *self._scale))
-        return Term(float(amplitude), scale, float(noise), shape)
+        apart = np.zeros(len(scale) if len(self.categorical) else 0)
+        apart[self.categorical] = scale[self.categorical] ** -2.0
+        return Term(float(amplitude), scale, float(noise), shape, apart)
 
     def assembled(self, theta, by_amplitude, by_noise, by_scales):
         """Gradient in theta of what has these derivatives.
@@ -193,7 +205,7 @@ class _Fast:
         A, B = (in_lengths(rows, term.length_scale) for rows in (A, B))
         centre = B.mean(axis=0)
         A, B = A - centre, B - centre
-        squared, by_scales = _squared(A, B), np.zeros(A.shape[1])
+        squared, by_scales = _squared(A, B, term.apart), np.zeros(A.shape[1])
         if self._scale[1] is not None:
             slope = np.empty_like(squared)
 
@@ -205,6 +217,8 @@ class _Fast:
             # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
             by_scales = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
             by_scales -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
+            for j in self.categorical:
+                by_scales[j] = term.apart[j] * slope[_differ(A, B, j)].sum()
             by_scales *= -2.0 * term.amplitude
         value = np.vdot(W, _values(squared, self.nu)) * term.amplitude
         return self.assembled(theta, value, 0.0, by_scales)
@@ -222,15 +236,26 @@ class _Fast:
             out[place] += np.exp(theta[place]) * d
 
 
-def _squared(A, B):
-    """Squared distances of scaled rows, shape (n, m).
+def _squared(A, B, apart):
+    """Squared distances of scaled rows, shape (n, m); those of different categories are ``apart``.
 
     A matrix product loses the distances of near rows where others are far away.
     """
+    categorical = np.flatnonzero(apart)
+    if len(categorical):
+        squared = _squared(*(np.delete(rows, categorical, axis=1) for rows in (A, B)), apart[:0])
+        for j in categorical:
+            squared += apart[j] * _differ(A, B, j)
+        return squared
     middle = B.mean(axis=0)
     if max(np.abs(A - middle).max(initial=0.0), np.abs(B - middle).max(initial=0.0)) > _FAR:
         return cdist(A, B, "sqeuclidean")
     return squared_distances(A, B)
+
+
+def _differ(A, B, j):
+    """Which rows of A and of B differ in a column, shape (n, m)."""
+    return A[:, j, None] != B[:, j]
 
 
 def in_lengths(X, length_scale):
@@ -306,7 +331,7 @@ def _form(kernel):
         return tuple(a + b for a, b in zip(*parts, strict=True))
     if isinstance(kernel, sk.ConstantKernel):
         return [kernel], [], []
-    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu in SHAPES):
+    if type(kernel) is sk.RBF or (type(kernel) in (sk.Matern, MixedKernel) and kernel.nu in SHAPES):
         return [], [kernel], []
     return None
 

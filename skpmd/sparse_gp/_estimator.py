@@ -23,6 +23,7 @@ from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import taken
 from skpmd._rows.table import is_in_memory
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
+from skpmd.sparse_gp._categories import Categories, refuse_kernel_without
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
@@ -52,6 +53,7 @@ _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the row
 PROCESS_CONSTRAINTS = {
     **LOOP_CONSTRAINTS,
     "kernel": [None, Kernel],
+    "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
     "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
     "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
     "n_subset": [Interval(Integral, 1, None, closed="left")],
@@ -63,7 +65,22 @@ PROCESS_CONSTRAINTS = {
 
 
 class ProcessResults(ParticleResults):
-    """What estimators of processes show alike."""
+    """What estimators of processes show alike, and how they read columns of categories."""
+
+    _of_words = (
+        "Columns of words are taken as categories if their dtype says so, for example after "
+        "X.astype({name: 'category'}), or if categorical_features names them"
+    )
+
+    def _with_codes(self, X):
+        """The rows of a prediction, with the codes of their categories."""
+        return self._state.categories.encoded(X)[0]
+
+    def _encoded(self, X, before=None):
+        """The rows of a fit with codes of their categories, and these; ``before`` is the state."""
+        known = before.categories if before else Categories.of(X, self.categorical_features)
+        refuse_kernel_without(self.kernel, known, list(getattr(X, "columns", ())))
+        return known.encoded(X, learns=True)
 
     @result
     def kernel_(self) -> Any:
@@ -101,6 +118,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         means ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started
         from the scales of the data. If neighbours are tried, the likelihood or, under "auto", the
         predictions of some rows choose between RBF and Matern kernels of nu 0.5, 1.5 and 2.5.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Columns of categories, as in `sklearn.ensemble.HistGradientBoostingRegressor`: those of a
+        data frame whose dtype is a category's, or the names, places or a mask of columns. The
+        default kernel then is a `MixedKernel`, in which two categories are equal or not: a short
+        length scale lets each have a function of its own. Missing values are one category more,
+        and a category that no fit has seen differs from all others. None means that all columns
+        are numbers.
     alpha : float or array-like of shape (n_samples,), default=1e-10
         Variance of additional noise of each row, on the scale on which y is fitted (as in
         `GaussianProcessRegressor`: the scaled y with ``normalize_y=True``).
@@ -327,14 +351,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
-        "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
-        "weighting", "n_particles",
+        "kernel", "categorical_features", "normalize_y", "approximation", "n_neighbors", "jitter",
+        "likelihood", "df", "weighting", "n_particles",
     )  # fmt: skip
 
     def __init__(
         self,
         kernel: Any = None,
         *,
+        categorical_features: Literal["from_dtype"] | ArrayLike | None = "from_dtype",
         alpha: ArrayLike = 1e-10,
         optimizer: Literal["fmin_l_bfgs_b"] | Callable[..., Any] | None = "fmin_l_bfgs_b",
         n_restarts_optimizer: int = 1,
@@ -373,6 +398,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
+        self.categorical_features = categorical_features
         self.alpha = alpha
         self.optimizer = optimizer
         self.n_restarts_optimizer = n_restarts_optimizer
@@ -461,15 +487,16 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = as_table(X, y, sample_weight)
-            parameters = self._parameters()
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
+            X, categories = self._encoded(X)
+            parameters = self._parameters(categories)
             data = self._read(X, y, sample_weight, noise_variance)
             if not is_in_memory(data.X):
                 parameters = parameters.replaced(approximation=self._without_neighbours())
             fitted = _FITS.get(parameters.form.approximation, (fit, update))[0]
-            self._set_state(fitted(parameters, data))
+            self._set_state(fitted(parameters, data)._replace(categories=categories))
             self._freeze()
         self._warn(data, fitted_kernel=True)
         return self
@@ -527,8 +554,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             that the kernel does not suit them.
         """
         with self._all_or_nothing():
-            parameters, before = self._parameters(), self._state_or_prior()
+            before = self._state_or_prior()
             self._check_frozen()
+            X, categories = self._encoded(X, before)
+            parameters = self._parameters(categories)
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             if parameters.form.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
@@ -537,7 +566,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
                 taken = 1 if before is None else len(before.particles.theta)
                 parameters = parameters.replaced(n_particles=taken)
             updated = _FITS.get(parameters.form.approximation, (fit, update))[1]
-            state = updated(parameters, before, data)
+            state = updated(parameters, before, data)._replace(categories=categories)
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
@@ -627,12 +656,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         return self._state.model.approximation
 
     # ------------------------------------------------------------------ steps of a fit
-    def _parameters(self):
+    def _parameters(self, categories):
         """The parameters as a record."""
         # The kernel of the rejuvenation is not that of the process.
         rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
         options = self._loop_options(kernel="gaussian", rejuvenation=rejuvenation)
-        search, form = self._record(Search), self._record(Form)
+        search, form = self._record(Search, categorical=categories.places), self._record(Form)
         return self._record(GPParameters, search=search, form=form, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):

@@ -23,7 +23,7 @@ from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.importance import Proposal, draw, mixture_log_density
 from skpmd.engine.particles import resample, weights
-from skpmd.sparse_gp._covariance import kinds
+from skpmd.sparse_gp._covariance import KernelCovariance, kinds
 from skpmd.sparse_gp._descent import descended, objective_of
 from skpmd.sparse_gp._hyperprior import root_of_curvature, squares
 from skpmd.sparse_gp._starts import column_scales
@@ -43,10 +43,10 @@ _MAX_SHRINKS = 30  # Of a slice: rounding may leave none.
 _LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
 
 
-def scales_of(sample):
+def scales_of(sample, categorical=()):
     """Where length scales of columns (p,) start, and the variance of y, of a `Sample`."""
     X, y, weight = sample.X, sample.y, sample.weight
-    start = column_scales(X) * np.sqrt(X.shape[1])
+    start = column_scales(X, categorical) * np.sqrt(X.shape[1])
     # With a wide noise of their own, outliers count little.
     variance = float(np.average(y**2, axis=0, weights=weight / sample.noise_factor).mean())
     return start, variance if variance > 0.0 else 1.0
@@ -88,7 +88,7 @@ class Shrunk:
     """
 
     def __init__(self, kernel, sample):
-        start, variance = scales_of(sample)
+        start, variance = scales_of(sample, KernelCovariance(kernel).categorical)
         self._noise, amplitude, scales = (
             np.flatnonzero(kinds(kernel) == one)
             for one in ("noise_level", "constant_value", "length_scale")

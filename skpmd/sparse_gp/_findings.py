@@ -58,7 +58,10 @@ def at_independence(kernel, theta):
     (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
     """
     found, named = [], zip(parameter_names(kernel), kinds(kernel), strict=True)
+    categories = _of_categories(kernel)
     for (name, kind), value, (low, high) in zip(named, theta, kernel.bounds, strict=True):
+        if name in categories:  # Rows of one category tell of each other.
+            continue
         ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
         which, end = ends.get(kind, ("", np.nan))
         if np.isclose(value, end):
@@ -68,6 +71,15 @@ def at_independence(kernel, theta):
                 "start the kernel elsewhere."
             )
     return found
+
+
+def _of_categories(kernel):
+    """Names of the length scales of columns of categories."""
+    return {
+        f"{part.name}[{j}]"
+        for part in free_parts(kernel)
+        for j in getattr(part.leaf, "categorical", ())
+    }
 
 
 def _of_units(covariance, sample):

@@ -29,6 +29,7 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.posterior import Posterior
+from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
@@ -79,6 +80,7 @@ class GPState(NamedTuple):
     # of the model.
     retained: RetainedRows | None = None
     results: Results | None = None  # What the estimator shows.
+    categories: Categories = Categories()  # Codes of the columns of categories.
 
     @property
     def particles(self):
@@ -108,7 +110,7 @@ def initialise(parameters, data, rng):
     rows = ScaledRows(data, scaler, parameters.batch_size)
     whole = Population(rows, df)
     sample = take(whole, parameters.search.n_subset, rng)
-    covariance = new_covariance(parameters.search.kernel, sample)
+    covariance = new_covariance(parameters.search, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.search.hyperprior)
     with share_of_time(SHARE):

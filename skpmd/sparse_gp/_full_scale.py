@@ -126,7 +126,7 @@ class FullScaleGP(SparseGP):
             weights = np.empty(at.shape)
             regression_weights(
                 points[some], known.scaled, both @ both.transpose(0, 2, 1), known.noise,
-                near[some], term.amplitude, term.shape, weights, variance[some],
+                near[some], term.amplitude, term.shape, term.apart, weights, variance[some],
             )  # fmt: skip
             out[some] -= (weights[:, None] @ both[:, :-1])[:, 0]
             shift[some] = (weights[:, None] @ y[at])[:, 0]
@@ -138,8 +138,10 @@ class FullScaleGP(SparseGP):
     # ------------------------------------------------------------------ one particle
     def conditional(self, theta, block):
         """What predictions under one particle need."""
-        rows = self._under(theta)
-        return FullScaleConditional(super().conditional(theta, block), rows, index_of(rows.scaled))
+        located = self.rows.located(self.rows.sites.X, self.covariance.term(theta).length_scale)
+        return FullScaleConditional(
+            super().conditional(theta, block), self._under(theta), index_of(located)
+        )
 
     def mean(self, theta, conditional, X):
         """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
@@ -154,7 +156,7 @@ class FullScaleGP(SparseGP):
         term, (q, known, index) = self.covariance.term(theta), conditional
         points = scaled_rows(term, X, self.rows.middle)
         whitened = np.ascontiguousarray(self.whitened(theta, X).T)
-        near = nearest(index, points, self.n_nearest)
+        near = nearest(index, self.rows.located(X, term.length_scale), self.n_nearest)
         if joint:
             V, shift, left = self._left_together(theta, known, X, whitened, places_together(near))
         else:

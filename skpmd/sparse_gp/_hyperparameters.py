@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd._runtime.call import out_of_time, phase, write
+from skpmd.sparse_gp._categories import MixedKernel
 from skpmd.sparse_gp._covariance import KernelCovariance, theta_limits
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
@@ -52,6 +53,7 @@ class Search(NamedTuple):
     n_subset: int
     n_refine: int
     hyperprior: list | None
+    categorical: tuple[int, ...] = ()  # Places of columns of categories.
 
 
 class Form(NamedTuple):
@@ -70,19 +72,23 @@ class Form(NamedTuple):
         return self.n_inducing != "auto" or not isinstance(self.inducing_init, str)
 
 
-def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
+def default_kernel(sample, categorical=(), nu=np.inf, shortest=1e-2, min_noise=1e-6):
     """ConstantKernel() * RBF(one scale per column) + WhiteKernel(), started from the sample.
 
     A length scale starts at the column's typical deviation times the root of the number of
     columns, at which two rows are about one and a half length scales apart, and has ``shortest``
     times that for its lower bound, as the noise has ``min_noise`` times the variance. A Matern
-    kernel of another ``nu`` takes the place of RBF.
+    kernel of another ``nu`` takes the place of RBF, and a `MixedKernel` that of either where some
+    columns are ``categorical``.
     """
-    start, variance = scales_of(sample)
+    start, variance = scales_of(sample, categorical)
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
     noise = WhiteKernel(0.1 * variance, (min_noise * variance, 10.0 * variance))
     bounds = np.column_stack([shortest * start, 1e3 * start])
-    shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
+    if categorical:
+        shape = MixedKernel(start, bounds, nu, categorical)
+    else:
+        shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
     return signal * shape + noise
 
 
@@ -109,10 +115,11 @@ def refuse_kernel(kernel):
         )
 
 
-def new_covariance(kernel, sample, **default):
+def new_covariance(search, sample, **default):
     """The covariance of a copy of the user's kernel, or of the default one."""
+    kernel = search.kernel
     if kernel is None:
-        return KernelCovariance(default_kernel(sample, **default))
+        return KernelCovariance(default_kernel(sample, search.categorical, **default))
     refuse_kernel(kernel)
     return KernelCovariance(widened(kernel.clone_with_theta(kernel.theta), sample))
 

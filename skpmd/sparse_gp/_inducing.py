@@ -48,6 +48,11 @@ def choose(init, sample, n, covariance, theta, rng):
                 f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
             )
         return inducing
+    if init == "kmeans" and len(covariance.categorical):
+        raise ValueError(
+            "inducing_init='kmeans' takes means of columns, and categories have none: set 'random' "
+            "or 'greedy'."
+        )
     drawn = take(sample, _CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]

@@ -77,7 +77,7 @@ def _exponentials(x, n, power):
 
 
 @njit(**_INNER)
-def _squared_distances(inputs, n, out):
+def _squared_distances(inputs, n, apart, out):
     """Squared distances of all pairs of n neighbours and the point; how many pairs there are."""
     p, k = len(inputs), 0
     for a in range(n):
@@ -86,19 +86,24 @@ def _squared_distances(inputs, n, out):
         k += m
         row[:] = 0.0
         j = 0
-        while j + 4 <= p:
-            x0, x1, x2, x3 = inputs[j], inputs[j + 1], inputs[j + 2], inputs[j + 3]
-            at0, at1, at2, at3 = x0[a], x1[a], x2[a], x3[a]
-            x0, x1, x2, x3 = x0[rest], x1[rest], x2[rest], x3[rest]
-            for b in range(m):
-                gap0, gap1, gap2, gap3 = x0[b] - at0, x1[b] - at1, x2[b] - at2, x3[b] - at3
-                row[b] += (gap0 * gap0 + gap1 * gap1) + (gap2 * gap2 + gap3 * gap3)
-            j += 4
         while j < p:
             at0, x0 = inputs[j, a], inputs[j, rest]
-            for b in range(m):
-                gap0 = x0[b] - at0
-                row[b] += gap0 * gap0
+            if j + 4 <= p and not apart[j : j + 4].any():
+                x1, x2, x3 = inputs[j + 1], inputs[j + 2], inputs[j + 3]
+                at1, at2, at3 = x1[a], x2[a], x3[a]
+                x1, x2, x3 = x1[rest], x2[rest], x3[rest]
+                for b in range(m):
+                    gap0, gap1, gap2, gap3 = x0[b] - at0, x1[b] - at1, x2[b] - at2, x3[b] - at3
+                    row[b] += (gap0 * gap0 + gap1 * gap1) + (gap2 * gap2 + gap3 * gap3)
+                j += 4
+                continue
+            if apart[j : j + 1].any():
+                for b in range(m):
+                    row[b] += apart[j] if x0[b] != at0 else 0.0
+            else:
+                for b in range(m):
+                    gap0 = x0[b] - at0
+                    row[b] += gap0 * gap0
             j += 1
     return k
 
@@ -133,7 +138,7 @@ def _values_and_slopes(x, slopes, m, amplitude, shape, power):
 
 
 @njit(**_INNER)
-def _fill(at, X, y, noise, near, amplitude, shape, room):
+def _fill(at, X, y, noise, near, amplitude, shape, apart, room):
     """Covariances of the neighbours of a point, and beside them theirs with it; how many there are.
 
     The upper triangle A has them, then the column of the point, then the targets. A neighbour below
@@ -152,7 +157,7 @@ def _fill(at, X, y, noise, near, amplitude, shape, room):
             A[a, n + 1 + q] = y[i, q]
     for j in range(p):
         inputs[j, n] = at[j]
-    m = _squared_distances(inputs, n, x)
+    m = _squared_distances(inputs, n, apart, x)
     _values_and_slopes(x, slopes, m, amplitude, shape, power)
     k = 0
     for a in range(n):
@@ -194,17 +199,19 @@ def _left(A, n, variance, floor):
 
 
 @njit(**_OPTIONS)
-def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean, variance):
+def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, apart, mean, variance):
     """Mean (n, t) and variance (n,) of the process at points, given some rows for each.
 
     Points (n, p) and rows X (N, p) are in length scales; rows have targets y (N, t) with ``noise``
-    (N,). ``neighbours`` (n, c) are places of rows, and -1 after the last one of a point.
+    (N,). ``neighbours`` (n, c) are places of rows, and -1 after the last one of a point. Columns
+    of categories are those where ``apart`` (p,) is the squared distance of different ones, and not
+    0; it is empty where there are none.
     """
     t, floor = y.shape[1], _MIN_PIVOT * amplitude
     room = _room(neighbours.shape[1], X.shape[1], t)
     A = room[1]
     for i in range(len(points)):
-        n = _fill(points[i], X, y, noise, neighbours[i], amplitude, shape, room)
+        n = _fill(points[i], X, y, noise, neighbours[i], amplitude, shape, apart, room)
         _factor(A, n, n + 1 + t, floor)
         variance[i] = _left(A, n, amplitude, floor)
         for q in range(t):
@@ -216,7 +223,7 @@ def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean,
 
 @njit(**_OPTIONS)
 def regression_weights(
-    points, X, explained, noise, neighbours, amplitude, shape, weights, variance
+    points, X, explained, noise, neighbours, amplitude, shape, apart, weights, variance
 ):
     """Weights (n, c) of the neighbours' targets in the mean of points, and variances (n,).
 
@@ -228,7 +235,7 @@ def regression_weights(
     A = room[1]
     for i in range(len(points)):
         known = explained[i]
-        n = _fill(points[i], X, no_target, noise, neighbours[i], amplitude, shape, room)
+        n = _fill(points[i], X, no_target, noise, neighbours[i], amplitude, shape, apart, room)
         for a in range(n):
             A[a, a] -= min(known[a, a], amplitude)
             for b in range(a + 1, n):
@@ -246,7 +253,7 @@ def regression_weights(
 
 
 @njit(**_OPTIONS)
-def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, shape, out):
+def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, shape, apart, out):
     """Add up log densities of rows given their neighbours, and their derivatives.
 
     The arguments are as of `conditional_moments`, the points being some ``rows`` (n,) of X, which
@@ -261,7 +268,7 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
     for r in range(len(rows)):
         i = rows[r]
         near = neighbours[r]
-        n = _fill(X[i], X, y, noise, near, amplitude, shape, room)
+        n = _fill(X[i], X, y, noise, near, amplitude, shape, apart, room)
         _factor(A, n, n + 1 + t, floor)
         left = _left(A, n, amplitude, floor)
         v, squares = left + noise[i], 0.0
@@ -298,6 +305,10 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
             by_squared[m - 1] *= 2.0 * (2.0 * by_v * by_point[a] - weight[r] * by_mean[a])
             for j in range(p):
                 at, x, total = inputs[j, a], inputs[j, a + 1 : n + 1], by_length[j]
+                if apart[j : j + 1].any():
+                    for b in range(m):
+                        total[b] += by_squared[b] * apart[j] if x[b] != at else 0.0
+                    continue
                 for b in range(m):
                     gap = x[b] - at
                     total[b] += by_squared[b] * (gap * gap)

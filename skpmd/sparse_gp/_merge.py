@@ -45,6 +45,7 @@ def merged(estimators, n_processes=1):
             )
     check_equal("kernel_", [one.kernel_ for one in estimators], _FIX)
     check_equal("inducing_", [one.inducing_ for one in estimators], _FIX)
+    check_equal("The codes of categories", [str(state.categories) for state in states], _FIX)
     scalers = [np.ravel(getattr(state, "scaler", None)) for state in states]
     check_equal("The mean and the scale of y", scalers, "set normalize_y=False for all")
     check_equal("alpha", [getattr(state, "alpha", None) for state in states])

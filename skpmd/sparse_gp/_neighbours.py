@@ -26,6 +26,7 @@ _FEW_ASK, _MANY_ASK, _MANY = 0.5, 0.8, 8
 # and so many besides: by chance fewer than expected are before it.
 _SPARE, _MORE = 1.1, 10
 _FEW = 64  # So few rows are queried at once.
+_IN_DISC = 0.7548776662466927, 0.5698402909980532  # Steps of a sequence that fills the unit square.
 
 
 class _Tree:
@@ -50,6 +51,21 @@ class _AllDistances:
     def query(self, points, n, eps=0.0):
         """The nearest rows themselves: nothing is saved by others."""
         return self._search.kneighbors(points, n, return_distance=False)
+
+
+def in_discs(X, codes, length_scale):
+    """Rows (n, p) with a place in a disc for each of their categories (n, q), to find near rows.
+
+    Different categories are all as far from each other, which no few axes can show: here they are
+    on average, by a sequence that leaves no gaps (Roberts 2018). ``length_scale`` (q,) says how far
+    that is. Any neighbours make a likelihood, and those of one category have one place.
+    """
+    radius, angle = (
+        np.sqrt((codes * _IN_DISC[0]) % 1.0),
+        2.0 * np.pi * ((codes * _IN_DISC[1]) % 1.0),
+    )
+    places = [X, radius * np.cos(angle) / length_scale, radius * np.sin(angle) / length_scale]
+    return np.ascontiguousarray(np.concatenate(places, axis=1))
 
 
 def in_leaves(X):

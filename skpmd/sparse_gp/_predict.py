@@ -363,6 +363,7 @@ class GaussianProcessPredictions:
     def _checked_pair(self, X, y):
         """Rows and their targets (n, t), checked, of a fitted estimator."""
         kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._with_codes(X)
         X, y = self._checked_data(X, y, **kind, y_numeric=True, multi_output=True, reset=False)
         y = as_floats("y", y).reshape(len(y), -1)
         if y.shape[1] != self._n_targets:
@@ -389,7 +390,7 @@ class GaussianProcessPredictions:
             return X
         # The parameter may be another one by now.
         kind = kind_of_rows(self._state.model.covariance.kernel)
-        X = self._checked_data(X, **kind, reset=False)
+        X = self._checked_data(self._with_codes(X), **kind, reset=False)
         refuse_overflows("X", X)
         return X
 

@@ -41,11 +41,12 @@ def is_in_units_of_X(part):
     return part.attribute in ("periodicity", "sigma_0")
 
 
-def column_scales(X):
+def column_scales(X, categorical=()):
     """Standard deviations of columns, (p,); typical ones where rows are far away, 1 if constant.
 
-    Rows are far away where the standard deviation is thirty times that of the middle of the column.
-    A column that is mostly constant has no middle.
+    Those of ``categorical`` columns are those of numbers that are as far from each other, on
+    average. Rows are far away where the standard deviation is thirty times that of the middle of
+    the column. A column that is mostly constant has no middle.
     """
     low, middle, high = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
     scale = (high - low) / _MIDDLE_RANGE
@@ -54,7 +55,11 @@ def column_scales(X):
     sd = unit * np.sqrt(np.mean(((X - X.mean(axis=0)) / unit) ** 2, axis=0))
     rounding = 1e-13 * np.abs(middle)
     is_far = (scale > rounding) & (sd > _FAR * scale)
-    return np.where(is_far, scale, np.where(sd > rounding, sd, 1.0))
+    out = np.where(is_far, scale, np.where(sd > rounding, sd, 1.0))
+    for j in categorical:
+        shares = np.unique(X[:, j], return_counts=True)[1] / len(X)
+        out[j] = np.sqrt(0.5 * (1.0 - (shares**2).sum())) or 1.0
+    return out
 
 
 def _typical(part, sample, variance):
@@ -66,7 +71,7 @@ def _typical(part, sample, variance):
         return None
     if part.attribute == "sigma_0":
         return np.full(n, _norm(X))
-    scales = column_scales(X)
+    scales = column_scales(X, getattr(part.leaf, "categorical", ()))
     if n > 1:
         return scales * np.sqrt(len(scales))
     return np.array([np.linalg.norm(scales) or np.hypot.reduce(scales)])  # Squares may be zero.

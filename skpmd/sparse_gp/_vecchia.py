@@ -31,7 +31,13 @@ from skpmd.engine.model import Batch
 from skpmd.sparse_gp._covariance import in_lengths
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
 from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky, log_normal
-from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
+from skpmd.sparse_gp._neighbours import (
+    in_discs,
+    in_leaves,
+    index_of,
+    nearest,
+    nearest_before,
+)
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS = 256  # A thread takes so many rows at a time.
@@ -82,7 +88,8 @@ class Neighbourhoods(NamedTuple):
 class NeighbourConditional(NamedTuple):
     """What predictions under one particle need."""
 
-    index: Any  # Of the rows in length scales, for `nearest`.
+    index: Any  # Of the rows, for `nearest`.
+    scaled: np.ndarray  # (n, p): The rows in length scales.
     noise: np.ndarray  # (n,): Of the rows' means.
 
 
@@ -139,7 +146,15 @@ class VecchiaGP(Process):
         return nearest_before(self._in_metric(), rows, self.n_before, self._eps)
 
     def _in_metric(self):
-        return (self.sites.X - self.middle) / self.metric
+        return self.located(self.sites.X, self.metric)
+
+    def located(self, X, length_scale):
+        """Rows as `nearest` takes them: in length scales, and categories in discs."""
+        scaled = np.ascontiguousarray(in_lengths(X - self.middle, length_scale))
+        some = self.covariance.categorical
+        if not len(some):
+            return scaled
+        return in_discs(np.delete(scaled, some, axis=1), X[:, some], length_scale[some])
 
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those of the last rows are remembered."""
@@ -172,7 +187,7 @@ class VecchiaGP(Process):
             some, out = slice(start, start + _ROWS), np.zeros(size)
             density_gradient(
                 known.rows[some], X, sites.y, noise, share, weight[some], known.before[some],
-                term.amplitude, term.shape, out,
+                term.amplitude, term.shape, term.apart, out,
             )  # fmt: skip
             return out
 
@@ -199,8 +214,11 @@ class VecchiaGP(Process):
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
+        X = self.sites.X
         return NeighbourConditional(
-            index_of(scaled_rows(term, self.sites.X, self.middle)), noise_of_means(term, self.sites)
+            index_of(self.located(X, term.length_scale)),
+            scaled_rows(term, X, self.middle),
+            noise_of_means(term, self.sites),
         )
 
     def mean(self, theta, conditional, X):
@@ -214,11 +232,10 @@ class VecchiaGP(Process):
         of X are then conditioned on the neighbours of any of them, 3000 at most.
         """
         term = self.covariance.term(theta)
-        points = scaled_rows(term, X, self.middle)
-        near = nearest(conditional.index, points, self.n_nearest)
+        near = nearest(conditional.index, self.located(X, term.length_scale), self.n_nearest)
         if not joint:
-            rows = np.asarray(conditional.index.data)
-            return _moments(term, points, rows, self.sites.y, conditional.noise, near)
+            points, (_, rows, noise) = scaled_rows(term, X, self.middle), conditional
+            return _moments(term, points, rows, self.sites.y, noise, near)
         some = places_together(near)
         weights, left = weights_together(
             self.covariance, theta, X - self.middle, self.sites.X[some] - self.middle,
@@ -249,7 +266,8 @@ class VecchiaGP(Process):
         """As `left_out`, of the process at some rows: without their noise."""
         term = self.covariance.term(theta)
         X, noise = scaled_rows(term, self.sites.X, self.middle), noise_of_means(term, self.sites)
-        near = nearest(index_of(X), X[rows], self.n_nearest + 1)
+        located = self.located(self.sites.X, term.length_scale)
+        near = nearest(index_of(located), located[rows], self.n_nearest + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
         near = np.take_along_axis(near, order, axis=1)
@@ -322,8 +340,8 @@ def _moments(term, points, X, y, noise, neighbours):
     def of(start):
         some = slice(start, start + _ROWS)
         conditional_moments(
-            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, mean[some],
-            variance[some],
+            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, term.apart,
+            mean[some], variance[some],
         )  # fmt: skip
 
     each(of, range(0, len(points), _ROWS))

@@ -102,9 +102,9 @@ def _chosen(parameters, retained, rng):
 def _fitted(parameters, retained, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
     sites = retained.rows
-    kernel, n = parameters.search.kernel, len(sites.weight)
-    shapes = _SHAPES if kernel is None else _SHAPES[:1]
-    covariances = [covariance_of(kernel, sample, nu, n) for nu in shapes]
+    search, n = parameters.search, len(sites.weight)
+    shapes = _SHAPES if search.kernel is None else _SHAPES[:1]
+    covariances = [covariance_of(search, sample, nu, n) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
     if not covariance.is_fast:
         raise ValueError(
@@ -138,11 +138,11 @@ def _fitted(parameters, retained, scaler, sample, seen, rng, before=None):
     return with_kernel(parameters, state, covariance, theta)
 
 
-def covariance_of(kernel, sample, nu, n):
-    """The covariance of a kernel; None is the default one of a shape, for n distinct rows."""
+def covariance_of(search, sample, nu, n):
+    """The covariance of the user's kernel, or the default one of a shape for n distinct rows."""
     shortest = float(np.clip(_DETAIL / n, *_SHORTEST))
     min_noise = float(np.clip(_NOISE_BOUNDS[1] * (_ENOUGH / n) ** 6, *_NOISE_BOUNDS))
-    return new_covariance(kernel, sample, nu=nu, shortest=shortest, min_noise=min_noise)
+    return new_covariance(search, sample, nu=nu, shortest=shortest, min_noise=min_noise)
 
 
 def with_kernel(parameters, state, covariance, theta):

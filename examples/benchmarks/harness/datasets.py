@@ -156,6 +156,29 @@ def regression(name, data_dir):
     return X, np.log(y) if name == "diamonds" else y
 
 
+def with_categories(name, data_dir):
+    """Load three of the sets of `regression` with columns of categories: (data frame, targets)."""
+    import pandas as pd
+
+    with np.load(existing(data_dir, name)) as archive:
+        names = [str(one) for one in archive["columns"]] if "columns" in archive else []
+        codes = {
+            kind: pd.Categorical.from_codes(archive[kind], archive[f"{kind}_names"])
+            for kind in ("carrier", "origin", "dest")
+            if kind in archive
+        }
+    X, y = regression(name, data_dir)
+    table = pd.DataFrame(X, columns=names or [str(j) for j in range(X.shape[1])])
+    if name == "diamonds":
+        for kind in ("cut", "color", "clarity"):
+            dummies = table.filter(regex=f"^{kind}=")
+            codes[kind] = pd.Categorical(dummies.idxmax(axis=1).str.partition("=")[2])
+            table = table.drop(columns=list(dummies))
+    if name == "uci_bike":
+        codes = {kind: table[kind].astype("category") for kind in ("3", "8", "10")}
+    return table.assign(**codes), y
+
+
 def songs(data_dir, seed):
     """Load the songs of the paper, of which there is no copy here: ((X, y), (X_test, y_test)).
 
