@@ -25,14 +25,11 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage
+from skpmd.linear._bernoulli import average_sigmoids
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._design import gauss_hermite, n_logits, normal_nodes
-from skpmd.linear._kernels_single import (
-    LANES,
-    average_normal_softmaxes,
-    average_sigmoids,
-    average_softmaxes,
-)
+from skpmd.linear._kernels import LANES
+from skpmd.linear._multinomial import average_normal_softmaxes, average_softmaxes
 from skpmd.linear._posterior import logits_at_nodes, moments_of_logits
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
@@ -124,11 +121,9 @@ def log_averages_in_single(points, X, fit_intercept, at_zero=False):
     offsets = points.offsets.astype(np.float32).reshape(m * K, width)
     weights = points.weights.astype(np.float32)
     farthest = np.square(np.abs(points.offsets).max(axis=(0, 1), initial=0.0))
-    out = np.empty((max(K, 2), X.shape[0]))
 
-    def fill(start):
-        n = min(LANES, X.shape[0] - start)
-        tile = tile_of(X[start : start + n], width, fit_intercept)
+    def average(rows, n):
+        tile = tile_of(X[rows], width, fit_intercept)
         with np.errstate(all="ignore"):
             is_far = ~(np.square(tile) @ farthest < FAR**2)
         tile[is_far] = 0.0
@@ -139,10 +134,21 @@ def log_averages_in_single(points, X, fit_intercept, at_zero=False):
         else:
             found = _of_softmaxes(table[..., :n], centre[:, :n], weights)
         found[:, is_far[:n] | (found.min(axis=0) < TINY)] = np.nan
-        out[:, start : start + n] = np.log(found)
+        return np.log(found)
+
+    return _in_tiles(average, X, max(K, 2))
+
+
+def _in_tiles(average, X, n_classes):
+    """Logs (n_classes, n) of averages that a function has of a slice of n rows, tile by tile."""
+    out = np.empty((n_classes, X.shape[0]))
+
+    def fill(start):
+        rows = slice(start, min(start + LANES, X.shape[0]))
+        out[:, rows] = average(rows, rows.stop - start)
 
     by_tiles(fill, X)
-    return np.minimum(out, 0.0, out=out)  # The weights add up to one only up to rounding.
+    return np.minimum(out, 0.0, out=out)  # Weights add up to one only up to rounding.
 
 
 def log_averages_of_normals(posterior, X, fit_intercept):
@@ -150,11 +156,9 @@ def log_averages_of_normals(posterior, X, fit_intercept):
     K, m = posterior.nodes.shape
     nodes = np.repeat(posterior.nodes.T.astype(np.float32)[..., None], LANES, axis=2)
     weights = posterior.weights.astype(np.float32)
-    out = np.empty((max(K, 2), X.shape[0]))
 
-    def fill(start):
-        some = X[start : start + LANES]
-        n = some.shape[0]
+    def average(rows, n):
+        some = X[rows]
         centre, scale = (one.T for one in moments_of_logits(posterior, some, fit_intercept))
         if K == 1:
             found = average_of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
@@ -166,10 +170,9 @@ def log_averages_of_normals(posterior, X, fit_intercept):
         if len(missing):
             logits = logits_at_nodes(posterior, some[missing], fit_intercept)
             found[:, missing] = _averaged_in_logs(logits.transpose(1, 0, 2), posterior.log_weights)
-        out[:, start : start + n] = found
+        return found
 
-    by_tiles(fill, X)
-    return np.minimum(out, 0.0, out=out)
+    return _in_tiles(average, X, max(K, 2))
 
 
 def by_tiles(fill, X):
@@ -285,11 +288,10 @@ def log_averages_of_normal_logits(normal, X, fit_intercept, at_zero=False):
     pairs = np.tril_indices(width)
     of_own = np.arange(1, K) * np.arange(2, K + 1) // 2 - 1  # Places of the K - 1 variances.
     table = np.repeat(normal.nodes[0][:, None], LANES, axis=1) if K == 1 else None
-    out, widest = np.empty((max(K, 2), X.shape[0])), np.empty(X.shape[0])
+    widest = np.empty(X.shape[0])
 
-    def fill(start):
-        n = min(LANES, X.shape[0] - start)
-        tile = tile_of(X[start : start + n], width, fit_intercept)
+    def average(rows, n):
+        tile = tile_of(X[rows], width, fit_intercept)
         with np.errstate(all="ignore"):  # Rows of huge numbers are found below.
             centre = np.zeros((K, LANES)) if at_zero else normal.mean @ tile.T
             if K == 1:
@@ -307,11 +309,10 @@ def log_averages_of_normal_logits(normal, X, fit_intercept, at_zero=False):
                 average_normal_softmaxes(single(centre), spread, normal.nodes, found)
                 found /= found.sum(axis=0)  # Single precision adds up to one to 1e-7.
         found[:, is_far | ~(found.min(axis=0) >= TINY)] = np.nan
-        out[:, start : start + n] = np.log(found[:, :n])
-        widest[start : start + n] = variance[:n]
+        widest[rows] = variance[:n]
+        return np.log(found[:, :n])
 
-    by_tiles(fill, X)
-    return np.minimum(out, 0.0, out=out), widest
+    return _in_tiles(average, X, max(K, 2)), widest
 
 
 def searched_normal_logits(points, X, fit_intercept, tol):

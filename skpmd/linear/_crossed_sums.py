@@ -48,8 +48,7 @@ class Sums:
         self.ends = np.concatenate([[0], np.cumsum(self.sizes)])
         n_levels, self.of_rows, self.root = self.ends[-1], 0.0, np.empty((0, 0))
         for rows in gen_batches(len(codes), _ROWS):
-            X, y, weight = model.design((batch, rows))
-            y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
+            X, y, weight = model.known_off((batch, rows))
             scaled = np.column_stack([y, X]) * np.sqrt(weight)[:, None]
             Z = self._levels(codes[rows], np.sqrt(weight))
             self.of_rows = self.of_rows + Z.T @ scaled

@@ -18,8 +18,8 @@ from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
 from skpmd.linear._design import LinearModel, cubed, pieces
+from skpmd.linear._dispersion import Nodes
 from skpmd.linear._family import LINKS
-from skpmd.linear._glm_nodes import Nodes
 from skpmd.linear._priors import precision_matrix
 
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
@@ -37,20 +37,8 @@ class GeneralisedLinearModel(LinearModel):
     Of batches it reads ``offset``, a known part of the predictor, and ``exposure``, which are the
     trials of a family that has them.
 
-    Parameters
-    ----------
-    prior : Prior or HorseshoePrior
-        On the coefficients and the coordinates of dispersions.
-    fit_intercept : bool
-        Whether the last coefficient is an intercept.
-    family : Family
-        What distribution rows have.
-    location : float
-        The predictor where all coefficients, and the intercept, are zero.
-    log_unit : float
-        Log of the unit that y is in, which the log density is not per.
-    shift : ndarray of shape (p,), optional
-        What has to be subtracted from sparse rows.
+    ``location`` is the predictor where all coefficients, and the intercept, are zero, ``log_unit``
+    the log of the unit that y is in, which the log density is not per; see also `LinearModel`.
     """
 
     def __init__(self, prior, fit_intercept, family, location=0.0, log_unit=0.0, shift=None):
@@ -102,21 +90,14 @@ class GeneralisedLinearModel(LinearModel):
             table = self._predictors(slopes[some], batch, rows)
             part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
             self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
-            if not order:
-                return some, part, None, None, None
-            ones, X = table.sum(axis=1), batch.X[rows]
-            by_slopes = (X.T @ table.T).T if issparse(X) else table @ X
-            if self.shift_of(X) is not None:
-                by_slopes = by_slopes - ones[:, None] * self.shift
-            return some, part, of_phi, by_slopes, ones
+            by_slopes = self.by_coefficients(table, batch.X[rows]) if order else None
+            return some, part, of_phi, by_slopes
 
-        for some, part, of_phi, by_slopes, ones in in_order(of, self._places(len(u), batches)):
+        for some, part, of_phi, by_slopes in in_order(of, self._places(len(u), batches)):
             total[some] += part
             if order:
                 by_phi[some] += of_phi
-                gradient[some, : by_slopes.shape[1]] += by_slopes
-                if self.fit_intercept:
-                    gradient[some, width - 1] += ones
+                gradient[some, :width] += by_slopes
         for batch in batches:
             columns = self._columns(batch, slice(None))
             total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit
@@ -139,6 +120,11 @@ class GeneralisedLinearModel(LinearModel):
         if batch.offset is not None:
             table += batch.offset[rows]
         return table
+
+    def known_off(self, piece):
+        """As `design`, of y less what is known of predictors, where the link is the identity."""
+        (batch, rows), (X, y, weight) = piece, self.design(piece)
+        return X, y - self.location - (0.0 if batch.offset is None else batch.offset[rows]), weight
 
     def _columns(self, batch, rows):
         """y, sizes and weights of some rows, as kernels take them."""
@@ -268,8 +254,7 @@ class GeneralisedLinearModel(LinearModel):
 
         Steps take the better half of all rows (Rousseeuw and Van Driessen 2006).
         """
-        design, y, _ = self.design((some, slice(None)))
-        y = y - self.location - (0.0 if some.offset is None else some.offset)
+        design, y, _ = self.known_off((some, slice(None)))
         n, w = design.shape
         rng, found = np.random.default_rng(0), []
         half = max(n // 2 + 1, min(w + 1, n))

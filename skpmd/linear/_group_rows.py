@@ -5,11 +5,13 @@ from scipy.sparse import csr_matrix, hstack, issparse
 
 from skpmd._base.retained import RetainedRows
 from skpmd._rows.samples import shares_of
+from skpmd._runtime.threads import in_order
 from skpmd.engine.model import Batch
 
 # Groups are drawn with no smaller probability than of so many halvings, and those of each are seen
 # in so many parts.
 _LEVELS, _PARTS = 20, 8
+_PAIRS = 1 << 14  # Pairs of rows of a group that are in memory together.
 # Of a piece; more are of few particles, or where tables of all particles are not held.
 FEW_ROWS, SOME_ROWS, MANY_ROWS = 1 << 10, 1 << 13, 1 << 14
 
@@ -58,11 +60,15 @@ def first_codes(batch):
     return batch.group if batch.group.ndim == 1 else batch.group[:, 0]
 
 
+def _edges(batch):
+    """Where groups begin in a batch, and its end, (G + 1,)."""
+    codes = first_codes(batch)
+    return np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+
+
 def group_pieces(batch, most=MANY_ROWS, n_rows=FEW_ROWS):
     """Some whole groups at a time, ``most`` at most: slices of rows, and where groups begin."""
-    codes = first_codes(batch)
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
-    first = 0
+    edges, first = _edges(batch), 0
     while first < len(edges) - 1:
         last = max(first + 1, np.searchsorted(edges, edges[first] + n_rows, side="right") - 1)
         last = min(last, first + max(1, most))
@@ -78,8 +84,7 @@ class GroupTerms:
     """
 
     def __init__(self, rows):
-        self._rows, codes = rows, first_codes(rows.data)
-        self._edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+        self._rows, self._edges = rows, _edges(rows.data)
         self.weight = np.ones(len(self._edges) - 1)
 
     def uniform(self, n, rng):
@@ -108,6 +113,75 @@ class GroupTerms:
         size = last - first
         rows = np.arange(size.sum()) + np.repeat(first - np.cumsum(size) + size, size)
         return self._rows.take(rows)._replace(times=np.full(len(rows), times))
+
+
+# -------------------------------------------------------------------- rows and groups left out
+# Densities are ratios of integrals: effects are integrated out, so that a row is left out of its
+# group too (Vehtari et al. 2016, Bayesian leave-one-out cross-validation approximations for
+# Gaussian latent variable models).
+def of_groups(model, theta, batch):
+    """Log density of all rows of each group together, (m, G), in the order of the batch.
+
+    Rows of the batch are sorted by their group, and theta (m, d) are coefficients.
+    """
+    known, starts = model.split(theta), _edges(batch)
+    own = np.add.reduceat(_own(model, known[1], batch, batch.weight), starts[:-1], axis=1)
+    return _integrals(model, known, batch) + own
+
+
+def of_rows(model, theta, batch):
+    """Log densities (m, n) given the other rows of the group, of one copy and of all copies."""
+    known, starts, n = model.split(theta), _edges(batch), len(batch.weight)
+    which = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    whole = _integrals(model, known, batch)[:, which]
+    rest = _without_rows(model, known, batch, starts, None)
+    one, own = whole, _own(model, known[1], batch, np.ones(n))
+    if (batch.weight != 1.0).any():
+        one = _without_rows(model, known, batch, starts, 1.0)
+    return one - rest + own, whole - rest + batch.weight * own
+
+
+def _integrals(model, known, batch):
+    """Logs of the groups' integrals (m, G), without what is the same for all predictors."""
+
+    def of(piece):
+        parts = model.integrals(known, batch, *piece, 0)
+        return np.concatenate([values for _, values, *_ in parts])
+
+    return np.concatenate(list(in_order(of, group_pieces(batch))), axis=1)
+
+
+def _without_rows(model, known, batch, starts, weight):
+    """The same (m, n) of each row's group where the row has this weight; None is without it."""
+    out = np.zeros((len(known[0]), len(batch.weight)))
+    sizes = np.diff(starts)
+    some = np.flatnonzero(sizes > (weight is None))  # Of a row alone nothing is left.
+    pieces = np.cumsum(sizes[some].astype(np.float64) ** 2) // _PAIRS
+    for piece in np.unique(pieces):
+        places, rows, counts = [], [], []
+        for g in some[pieces == piece]:
+            all_, k = np.arange(starts[g], starts[g + 1]), sizes[g]
+            table = np.tile(all_, (k, 1))
+            is_left = np.eye(k, dtype=bool) if weight is None else np.zeros((k, k), dtype=bool)
+            places.append(table[~is_left])
+            rows.append(all_)
+            counts.append(np.full(k, k - (weight is None)))
+        places, rows = np.concatenate(places), np.concatenate(rows)
+        group = np.repeat(rows, np.concatenate(counts))
+        others = batch.take(places)._replace(group=group)
+        if weight is not None:
+            others = others._replace(weight=np.where(places == group, weight, others.weight))
+        out[:, rows] = _integrals(model, known, others)
+    return out
+
+
+def _own(model, phi, batch, weight):
+    """What rows (m, n) of these weights add, the same for all predictors."""
+    (y, size, _), out = model._columns(batch, slice(None)), np.empty((len(phi), len(weight)))
+    for i in range(len(weight)):
+        row = slice(i, i + 1)
+        out[:, i] = model.family.rest(phi, y[row], size[row], weight[row])
+    return out - weight * model.log_unit
 
 
 # -------------------------------------------------------------------- columns of labels

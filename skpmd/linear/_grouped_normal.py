@@ -11,7 +11,7 @@ from skpmd.linear._correlations import by_sds, factor_of
 from skpmd.linear._group_rows import group_pieces
 from skpmd.linear._groups import GroupedModel
 
-_LOG_TWO_PI = np.log(2.0 * np.pi)
+LOG_TWO_PI = np.log(2.0 * np.pi)
 _RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.
 _EXACT = 1e-10  # Rows without a larger share of their length that nothing explains have no noise.
 EXACT = (
@@ -29,8 +29,7 @@ class _Sums:
         of_y, of_x, triangles, first_row, root = [], [], [], [], np.empty((0, 0))
         groups = model.family.groups
         for rows, starts in group_pieces(batch):
-            X, y, weight = model.design((batch, rows))
-            y = y - model.location - (0.0 if batch.offset is None else batch.offset[rows])
+            X, y, weight = model.known_off((batch, rows))
             scaled = np.sqrt(weight)[:, None] * np.column_stack([y, X])
             Z = np.sqrt(weight)[:, None]
             if groups.slopes:
@@ -103,7 +102,7 @@ class GroupedNormal(GroupedModel):
             # What a group's rows have of the noise and not of its effects is a factor by itself.
             free = n - sums.of_y.size
             total -= 0.5 * (squares / variance + free * np.log(variance))
-            total -= n * (0.5 * _LOG_TWO_PI + self.log_unit)
+            total -= n * (0.5 * LOG_TWO_PI + self.log_unit)
             if order:
                 by_variance += 0.5 * (squares / variance - free) / variance
                 gradient[:, :w] += (left @ sums.root[:, 1:]) / variance[:, None]

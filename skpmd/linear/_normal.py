@@ -56,9 +56,7 @@ class NormalModel(GeneralisedLinearModel):
         """The root of some batches."""
         found = np.empty((0, width)), 0.0
         for piece in pieces(batches, self.table_size):
-            batch, rows = piece
-            X, y, weight = self.design(piece)
-            y = y - self.location - (0.0 if batch.offset is None else batch.offset[rows])
+            X, y, weight = self.known_off(piece)
             scaled = np.sqrt(weight)[:, None] * np.column_stack([X, y])
             found = _joined(found, (scaled, weight.sum()))
         return found

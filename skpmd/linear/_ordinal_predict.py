@@ -17,7 +17,7 @@ from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
 from skpmd.linear._family import exponentials
 from skpmd.linear._family_kernels import average_cumulative
-from skpmd.linear._kernels_single import LANES
+from skpmd.linear._kernels import LANES
 
 _FAR = 300.0  # Probabilities of predictors that are further from zero are averaged in logs.
 
@@ -78,29 +78,37 @@ class OrderedPredictions:
 
     def _draws_of_mean(self, sides, n_draws, by):
         check_is_fitted(self)
-        some, weights = self._particles_averaged
-        chosen, weights = some_particles(weights, n_draws)
-        b, cut = self._centred(self.posterior_.particles[some][chosen])
-        raised, gaps, first, out = *_raised(cut), cut.shape[1] == 1, []
+        (theta, weights, chosen), out = self._drawn_particles(n_draws), []
         for X in sides:
             X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
             if effects is not None:
                 effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
-            found = MeanDraws(by)
+            out.append(MeanDraws(by))
+            self._add_means(out[-1].add, theta, (X, offset, effects))
+        return np.stack([found.whole() for found in out]), weights
 
-            def add(table, rows, found=found):
-                rate, above, of_class = exponentials(table), 1.0, []
-                for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
-                    odds = rate * edge
-                    below = 1.0 / (1.0 + odds)
-                    of_class.append(gap * above * below)
-                    above = odds * below
-                found.add(np.stack([*of_class, above][first:]).T, rows)
-                return 0.0
+    def _drawn_particles(self, n):
+        """Some particles (m, d) as `_add_means` wants them, their weights and their places (m,)."""
+        some, weights = self._particles_averaged
+        chosen, weights = some_particles(weights, n)
+        return self.posterior_.particles[some][chosen], weights, chosen
 
-            self._by_rows(add, b, (X, offset, effects))
-            out.append(found.whole())
-        return np.stack(out), weights
+    def _add_means(self, add, theta, known):
+        """Add probabilities (rows, m, K or 1) under particles, by rows, of what `_known` gives."""
+        b, cut = self._centred(theta)
+        raised, gaps, first = *_raised(cut), cut.shape[1] == 1
+
+        def of_rows(table, rows):
+            rate, above, of_class = exponentials(table), 1.0, []
+            for edge, gap in zip(raised.T[..., None], gaps.T[..., None], strict=True):
+                odds = rate * edge
+                below = 1.0 / (1.0 + odds)
+                of_class.append(gap * above * below)
+                above = odds * below
+            add(np.stack([*of_class, above][first:]).T, rows)
+            return 0.0
+
+        self._by_rows(of_rows, b, known)
 
     def _draw(self, X, n_samples, rng, chosen=None):
         X, offset, effects = self._known(self._validated(X))
@@ -123,9 +131,6 @@ class OrderedPredictions:
         return self._draw(X, n, rng, np.arange(n))
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
-            return self._rows_given_groups(model, theta, batch, codes)[0]
         codes = self._numbers(y).astype(np.int64)
         b, cut = self._centred(self.posterior_.particles if draws is None else draws)
         edge = np.full((len(cut), 1), np.inf)

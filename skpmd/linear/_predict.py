@@ -8,7 +8,7 @@ from scipy.special import entr, expit, log_expit, log_softmax, logsumexp, softma
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.mean_draws import N_DRAWS, MeanDraws, some_particles
+from skpmd._base.mean_draws import N_DRAWS
 from skpmd._base.utils import as_generator, check_n_draws, weighted_quantile
 from skpmd._base.validation import (
     encode_known,
@@ -125,40 +125,28 @@ class ClassPredictions(OrderedPredictions):
 
         return self._reduced(X, entropies)
 
-    def _draws_of_mean(self, sides, n_draws, by):
-        check_is_fitted(self)
+    def _drawn_particles(self, n):
+        if isinstance(self.posterior_, GaussianPosterior):
+            n = n or N_DRAWS
+            draws = self.posterior_.sample(n, np.random.default_rng(0))
+            return self._own(draws), np.full(n, 1.0 / n), None
+        theta, *others = super()._drawn_particles(n)
+        return (theta if self._are_ordered else self._own(theta)), *others
+
+    def _add_means(self, add, theta, known):
         if self._are_ordered:
-            return super()._draws_of_mean(sides, n_draws, by)
-        posterior, chosen, out = self.posterior_, None, []
-        if isinstance(posterior, GaussianPosterior):
-            n = n_draws or N_DRAWS
-            theta = self._own(posterior.sample(n, np.random.default_rng(0)))
-            weights = np.full(n, 1.0 / n)
-        else:
-            some, weights = self._particles_averaged
-            chosen, weights = some_particles(weights, n_draws)
-            theta = own_particles(posterior)[some][chosen]
-        given = theta, self._state.fit_intercept, len(self.classes_), self._units
-        for X in sides:
-            X, effects, found = self._validated(X).astype(np.float64), None, MeanDraws(by)
-            if self._groups_of_fit is not None:
-                X, *_, codes = self._split(X)
-                effects = self._effects_of(X, codes)
-            if effects is not None:
-                effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
-            for rows, table in _logit_tables(X, *given, effects, _CACHED):
-                table = _probabilities(table) if len(table) > 1 else sigmoids(table)
-                found.add(table.transpose(2, 1, 0), rows)
-            out.append(found.whole())
-        return np.stack(out), weights
+            super()._add_means(add, theta, known)
+            return
+        X, _, effects = known
+        given = self._state.fit_intercept, len(self.classes_), self._units, effects
+        for rows, table in _logit_tables(X, theta, *given, _CACHED):
+            table = _probabilities(table) if len(table) > 1 else sigmoids(table)
+            add(table.transpose(2, 1, 0), rows)
 
     def _draw(self, X, n_samples, rng):
         if self._are_ordered:
             return super()._draw(X, n_samples, rng)
-        X, theta, effects = self._validated(X), None, None
-        if self._groups_of_fit is not None:
-            X, *_, codes = self._split(X)
-            effects = self._effects_of(X, codes)
+        X, _, effects = self._known(self._validated(X))
         if effects is None:
             theta = self._own(self.posterior_.sample(n_samples, rng))
         else:
@@ -219,8 +207,6 @@ class ClassPredictions(OrderedPredictions):
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            return super()._log_likelihoods(X, y, draws)
         codes = encode_known(y, self.classes_).astype(int)
         theta = self._own(draws)
         out = np.empty((len(theta), len(codes)))
@@ -229,9 +215,9 @@ class ClassPredictions(OrderedPredictions):
             out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
         return out
 
-    def _refuse_large(self, X, reset):
-        if reset or getattr(self, "_state", None) is None or self._groups_of_fit is not None:
-            super()._refuse_large(X, reset)
+    def _refuse_large(self, X):
+        if getattr(self, "_state", None) is None or self._groups_of_fit is not None:
+            super()._refuse_large(X)
         else:
             refuse_far(X, self._units, X.dtype)
 
@@ -277,11 +263,9 @@ class ClassPredictions(OrderedPredictions):
 
     def _reduced(self, X, reduce):
         """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
-        points, dtype, effects = self.posterior_, X.dtype, None
-        points = points if isinstance(points, GaussianPosterior) else own_particles(points)
-        if self._groups_of_fit is not None:
-            X, *_, codes = self._split(X)
-            effects, points = self._effects_of(X, codes), points[self._particles_averaged[0]]
+        points, dtype, (X, _, effects) = self.posterior_, X.dtype, self._known(X)
+        if not isinstance(points, GaussianPosterior):
+            points = own_particles(points)[self._particles_averaged[0]]
         fit_intercept, n_classes = self._state.fit_intercept, len(self.classes_)
         tables = _logit_tables(X, points, fit_intercept, n_classes, self._units, effects)
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)

@@ -9,6 +9,8 @@ whose coordinates are not the coefficients themselves.
 import numpy as np
 from scipy.special import erf, gammaln, wofz
 
+from skpmd.proposals import fitted_density
+
 # A Laplace prior far from its kink is given this precision, in units of scale^-2.
 _MIN_PRECISION = 1e-3
 # A Student prior keeps this share of EM's precision where its tails curve upwards.
@@ -82,13 +84,7 @@ def precision_matrix(precision):
 
 
 class NormalPrior(Prior):
-    """Independent normal prior; the mode is that of an L2 penalty with C = scale^2.
-
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Standard deviation of each coordinate.
-    """
+    """Independent normal prior; the mode is that of an L2 penalty with C = scale^2."""
 
     def __init__(self, scale):
         super().__init__(scale)
@@ -117,10 +113,7 @@ class NormalPrior(Prior):
 class LaplacePrior(Prior):
     """Independent Laplace (double exponential) prior; its mode is the lasso's, with C = scale.
 
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Mean absolute value of each coordinate; its standard deviation is sqrt(2) times that.
+    The scale is the mean absolute value; the standard deviation is sqrt(2) times that.
     """
 
     def sample(self, rng, m):
@@ -157,15 +150,7 @@ class LaplacePrior(Prior):
 
 
 class StudentTPrior(Prior):
-    """Independent Student t prior, Cauchy at df = 1.
-
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Scale of each coordinate.
-    df : float
-        Degrees of freedom.
-    """
+    """Independent Student t prior of ``df`` degrees of freedom, Cauchy at 1."""
 
     def __init__(self, scale, df):
         super().__init__(scale)
@@ -220,15 +205,7 @@ class StudentTPrior(Prior):
 
 
 class ShiftedPrior(Prior):
-    """Another prior, about a centre of its own.
-
-    Parameters
-    ----------
-    prior : Prior
-        About zero.
-    loc : ndarray of shape (d,)
-        The centre.
-    """
+    """Another prior, which is about zero, about ``loc`` (d,)."""
 
     def __init__(self, prior, loc):
         super().__init__(prior.scale)
@@ -255,13 +232,8 @@ class ShiftedPrior(Prior):
 class ProductPrior(Prior):
     """Different priors on different coordinates: an intercept apart from the coefficients, say.
 
-    Parameters
-    ----------
-    parts : sequence of (index, Prior)
-        Coordinates (a slice or an array of integers) and the prior on them. Together they name
-        each coordinate once.
-    d : int
-        Number of coordinates.
+    ``parts`` are pairs of coordinates, a slice or an array of integers, and the prior on them;
+    together they name each of d coordinates once.
     """
 
     def __init__(self, parts, d):
@@ -297,6 +269,62 @@ class ProductPrior(Prior):
         """That of each part; see `Prior`."""
         out = np.empty(len(mean))
         return self._joined(out, lambda at, prior: prior.expected_third(mean[at], sd[at]))
+
+
+class TiltedPrior(Prior):
+    """A prior times the normal likelihood of some rows, an `Expansion`, up to a constant."""
+
+    def __init__(self, prior, rest):
+        super().__init__(prior.scale)  # All tails are normal now.
+        self.prior, self.rest = prior, rest
+
+    def log_density(self, theta):
+        """Log density, not normalised; see `Prior`."""
+        return self.prior.log_density(theta) + self.rest.value(theta)
+
+    def gradient(self, theta):
+        return self.prior.gradient(theta) + self.rest.gradient(theta)
+
+    def expected(self, mean, sd):
+        """Those of the prior and of the quadratic, which are exact; see `Prior`."""
+        gradient, precision = self.prior.expected(mean, sd)
+        gradient = gradient + self.rest.gradient(mean)
+        return gradient, precision_matrix(precision) + self.rest.precision
+
+    def expected_third(self, mean, sd):
+        """That of the prior: a quadratic has none; see `Prior`."""
+        return self.prior.expected_third(mean, sd)
+
+
+class DensityPrior(Prior):
+    """Prior with a `FittedDensity`, whose coordinates depend on each other.
+
+    Where a Gaussian is fitted to the posterior, the Gaussian of the same mean and covariance stands
+    for it; draws are weighed by the density itself.
+    """
+
+    def __init__(self, density):
+        super().__init__(np.linalg.norm(density.chol, axis=1))
+        self.density = density
+        inverse = np.linalg.inv(density.chol)
+        self._precision = inverse.T @ inverse
+
+    def sample(self, rng, m):
+        return fitted_density.sample(self.density, m, rng)
+
+    def log_density(self, theta):
+        return fitted_density.log_density(self.density, theta)
+
+    def gradient(self, theta):
+        return fitted_density.gradient(self.density, theta)
+
+    def expected(self, mean, sd):
+        """Those of the Gaussian that stands for it; the precision is a matrix. See `Prior`."""
+        return self._precision @ (self.density.mean - mean), self._precision
+
+    def expected_third(self, mean, sd):
+        """Zero: slices through the posterior show what skewness there is. See `Prior`."""
+        return np.zeros(len(mean))
 
 
 class MarginalPrior:

@@ -138,7 +138,7 @@ DEFECTS = [
     ),
     Defect(
         "an earlier posterior's precision lacks correlations",
-        "linear/_density_prior.py",
+        "linear/_priors.py",
         "self._precision = inverse.T @ inverse",
         "self._precision = np.diag(self.scale**-2.0)",
         "linear/test_posterior_as_prior.py",

@@ -12,7 +12,7 @@ import skpmd
 from skpmd import BayesianGLMRegressorPMD, GaussianMixturePMD
 from skpmd._base import retained
 from skpmd.data import Blocks
-from skpmd.linear._group_left_out import of_groups, of_rows
+from skpmd.linear._group_rows import of_groups, of_rows
 from skpmd.metrics import log_predictive_density_scorer
 from skpmd.model_comparison import loo
 from tests.linear.test_groups import case, dense, table

@@ -15,8 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.linear._density_prior import DensityPrior
-from skpmd.linear._priors import LaplacePrior, NormalPrior, ShiftedPrior
+from skpmd.linear._priors import DensityPrior, LaplacePrior, NormalPrior, ShiftedPrior
 from skpmd.proposals import fitted_density
 
 
