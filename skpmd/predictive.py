@@ -624,7 +624,7 @@ class JoinedDistribution(PredictiveDistribution):
     Examples
     --------
     >>> from skpmd import FamilyMixture
-    >>> from skpmd.wrappers import JoinedDistribution
+    >>> from skpmd.predictive import JoinedDistribution
     >>> parts = [FamilyMixture("poisson", [[1.0]], [[mean]]) for mean in (2.0, 3.0)]
     >>> JoinedDistribution(parts, [[1], [0]]).mean()
     array([3., 2.])

@@ -61,7 +61,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         Covariance, any of `sklearn.gaussian_process.kernels`. None means ``ConstantKernel() *
         RBF(one length scale for each column)``, started from the scales of the data; the logs of
         its length scales have a normal prior around their mean, with a standard deviation of 0.5.
-    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+    categorical_features : "from_dtype", array-like of shape (k,) or None, default="from_dtype"
         Columns of categories, as in `sklearn.ensemble.HistGradientBoostingRegressor`: those of a
         data frame whose dtype is a category's, or the names, places or a mask of columns. The
         default kernel then is a `MixedKernel`, in which two categories are equal or not: a short

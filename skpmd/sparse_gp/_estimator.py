@@ -108,7 +108,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         means ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started
         from the scales of the data. If neighbours are tried, the likelihood or, under "auto", the
         predictions of some rows choose between RBF and Matern kernels of nu 0.5, 1.5 and 2.5.
-    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+    categorical_features : "from_dtype", array-like of shape (k,) or None, default="from_dtype"
         Columns of categories, as in `sklearn.ensemble.HistGradientBoostingRegressor`: those of a
         data frame whose dtype is a category's, or the names, places or a mask of columns. The
         default kernel then is a `MixedKernel`, in which two categories are equal or not: a short
