@@ -18,7 +18,7 @@ Spirakis 2006). It depends neither on the order of rows nor on the parts that th
 of a row share its fate, and no randomness is spent.
 
 What is no such record: rows that an earlier posterior has for a further fit
-(`skpmd.linear._earlier_rows`) stand for its density, so that they are those least like a normal
+(`skpmd.linear._task`) stand for its density, so that they are those least like a normal
 likelihood, with a quadratic for all others. The `Sample` of a process, for the search for a kernel,
 is drawn anew of the rows of each fit, as often as they count. Inducing inputs need not be rows.
 """

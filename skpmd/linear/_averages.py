@@ -25,14 +25,11 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp
 from skpmd._runtime.call import phase
 from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage
+from skpmd.linear._bernoulli import average_sigmoids
 from skpmd.linear._column_scale import own_particles
 from skpmd.linear._design import gauss_hermite, n_logits, normal_nodes
-from skpmd.linear._kernels_single import (
-    LANES,
-    average_normal_softmaxes,
-    average_sigmoids,
-    average_softmaxes,
-)
+from skpmd.linear._kernels import LANES
+from skpmd.linear._multinomial import average_normal_softmaxes, average_softmaxes
 from skpmd.linear._posterior import logits_at_nodes, moments_of_logits
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean

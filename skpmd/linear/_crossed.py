@@ -10,12 +10,24 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack, issparse
+from sklearn.utils import gen_batches
 
-from skpmd.linear._conditional import fitted_components
+from skpmd.linear._conditional import conditional_components, fitted_components
+from skpmd.linear._crossed_sums import MAX_RATIO, TABLE, Exact, RootGrid, Sums, table_between
 from skpmd.linear._dispersion import Levels
-from skpmd.linear._grouped_normal import GroupedNormal
+from skpmd.linear._glm import definite
+from skpmd.linear._grouped_normal import EXACT, LOG_TWO_PI, GroupedNormal
 from skpmd.linear._groups import GroupedModel, Groups, grouped, slope_columns
+from skpmd.linear._priors import precision_matrix
+
+_EXACT = 1e9  # With such a ratio of variances y has no noise.
+_FAR, _STEP = 6.0, 1e-2  # Coordinates of sds that are looked at, and a step of differences.
+# A table reaches as far as so many draws of twice the posterior's sds, or of its own where these
+# are wide: what is beyond costs more. With more factors than these it has too many nodes.
+_REACH, _FREE, _DRAWS, _MAX_FACTORS = 2.0, 0.25, 500, 3
 
 
 class Factors(NamedTuple):
@@ -184,12 +196,6 @@ class CrossedModel(GroupedModel):
             return super().look_for_exact_rows(batches)
         return self.of_one.look_for_exact_rows([self._with_columns(batch) for batch in batches])
 
-    def starts(self, batches):
-        """The best of some sds where all levels are alike; see `LinearModel`."""
-        if not self.prior.has_gaussian:
-            return [np.zeros(self.n_coordinates)]
-        return super().starts(batches)
-
     def conditional_components(self, batches, power):
         """Proposals given sds and dispersions, and their shares; see `fitted_components`."""
         return fitted_components(self, batches, power)
@@ -227,3 +233,186 @@ class _Levels:
         values = self._values.ravel().astype(self._X.dtype), self._places.ravel()
         columns = csr_matrix((*values, np.arange(0, n * k + 1, k)), (n, self._n))
         return hstack([self._X, columns], format="csr")
+
+
+# ------------------------------------------------------------------- normal rows
+class CrossedNormal(GroupedModel):
+    """Normal rows with an identity link, whose integrals are in closed form; see `GroupedModel`.
+
+    What these are of sds is in `skpmd.linear._crossed_sums`.
+    """
+
+    remainders = None  # Effects of other factors see all rows.
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.law = Levels(self.family.groups.first, ())
+        self._known = {}  # Of copies with other priors, too.
+
+    def table(self, batch, power=1.0):
+        """The `Table` of a batch, and the mode of the posterior in it, which are found once.
+
+        The latter are coefficients, coordinates of sds, and the factor of the covariance of these.
+        """
+        key = batch.y.ctypes.data, len(batch.y)  # Of these rows, in whatever precision.
+        if self._known.get("key") != key:
+            sums = Sums(self, batch)
+            self._known.update(key=key, y=batch.y, table=_Search(self, sums, power).table())
+        return self._known["table"]
+
+    @property
+    def sizes(self):
+        """Levels of each factor in the rows whose table is known, (F,)."""
+        return self._known["table"][0].sums.sizes
+
+    def starts(self, batches):
+        """The mode of sds and coefficients; see `LinearModel`."""
+        if not self.prior.has_gaussian:
+            return [np.zeros(self.n_coordinates)]
+        return [np.concatenate(self.table(next(iter(batches)))[1][:2])]
+
+    n_levels = 0  # Whose effects are coordinates.
+
+    def sds_of(self, hyper):
+        """See `CrossedModel`; no coordinate has them."""
+        return hyper
+
+    def conditional_components(self, batches, power):
+        """Proposals given sds, of which coefficients are normal, and their shares."""
+        table, (mean, *of_h) = self.table(next(iter(batches)), power)
+        w, prior = len(mean), self.prior
+        slope, precision = prior.expected(np.append(mean, of_h[0]), None)
+        precision = precision_matrix(precision)[:w, :w]
+        slope = slope[:w] + precision @ mean
+
+        def given(h):
+            phi = self.family.dispersions.natural(h)
+            ratios = ratios_of(phi[:, 0], phi[:, 1:])
+            step = max(1, TABLE // (w + 1) ** 2)
+            for some in gen_batches(len(h), step):
+                product = table.products(ratios[some]) * (power / phi[some, 0] ** 2)[:, None, None]
+                yield some, slope + product[:, 1:, 0], precision + product[:, 1:, 1:]
+
+        return conditional_components(self, batches, power, of_h, given)
+
+    def split(self, coefficients):
+        """Coefficients (m, w), the sd of the noise (m,) and those of effects (m, F)."""
+        k = len(self.family.dispersions.names)
+        phi = self.family.dispersions.natural(coefficients[:, -k:])
+        return coefficients[:, :-k], phi[:, 0], phi[:, 1:]
+
+    def _add_sums(self, coefficients, order, batches, total, gradient):
+        for batch in batches:
+            table, _ = self.table(batch)
+            slopes, noise, sds = self.split(coefficients)
+            c = np.column_stack([np.ones(len(slopes)), -slopes])
+            squares, log_det, by_c, by_ratio = table.terms(ratios_of(noise, sds), c)
+            n, variance = table.sums.weight, noise**2
+            total -= 0.5 * (squares / variance + log_det + n * np.log(variance))
+            total -= n * (0.5 * LOG_TWO_PI + self.log_unit)
+            if not order:
+                continue
+            w, by_log = slopes.shape[1], -(by_ratio[:, 0] / variance[:, None] + by_ratio[:, 1])
+            gradient[:, :w] += by_c[:, 1:] / variance[:, None]
+            by_noise = (squares / variance - n - by_log.sum(axis=1)) / noise
+            by_phi = np.column_stack([by_noise, by_log / sds])
+            phi = np.column_stack([noise, sds])
+            dispersions = self.family.dispersions
+            gradient[:, w:] += dispersions.pull_back(coefficients[:, w:], phi, by_phi)
+
+    def effects(self, coefficients, batch, rng):
+        """Means and mean squares (levels,) of effects given particles, and draws (levels, m).
+
+        Draws are right sides of the equations of means with noise (Papandreou and Yuille 2010),
+        which change with the ratios as smoothly as these: of many levels they are interpolated.
+        """
+        (slopes, noise, sds), (table, _) = self.split(coefficients), self.table(batch)
+        sums, m, ratios = table.sums, len(noise), ratios_of(noise, sds)
+        c = np.column_stack([np.ones(m), -slopes]).T
+        of_prior, of_rows = rng.standard_normal((sums.n_levels, m)), np.zeros((sums.n_levels, m))
+        for rows in gen_batches(sums.cells.shape[0], max(1, TABLE // m)):
+            some = sums.cells[rows]
+            of_rows += some.T @ rng.standard_normal((some.shape[0], m))
+        centre, draws, variance = np.zeros(of_rows.shape), np.zeros(of_rows.shape), 0.0
+        for some in sums.parts(m) if sums.are_few else ():
+            root = sums.roots(ratios[some]).T
+            right = np.stack([root * (sums.of_rows @ c[:, some]),
+                              root * of_rows[:, some] + of_prior[:, some]])  # fmt: skip
+            found, _, diagonal = sums.solved(ratios[some], right.transpose(2, 1, 0))
+            centre[:, some], draws[:, some] = root * found.transpose(2, 1, 0)
+            variance = variance + ((root * noise[some]) ** 2 * diagonal.T).sum(axis=1) / m
+        grid = None if sums.are_few else RootGrid(sums, ratios)
+        nodes = () if grid is None else zip(grid.ratios, grid.weights(ratios)[0].T, strict=True)
+        for ratio, weight in nodes:
+            at = sums.at(ratio, lambda root: root[:, None] * of_rows + of_prior)
+            centre += at.means @ (c * weight)
+            draws += at.further * weight
+            variance = variance + at.variances * np.mean(weight * noise**2)
+        return centre.mean(axis=1), (centre**2).mean(axis=1) + variance, centre + noise * draws
+
+
+def ratios_of(noise, sds):
+    """Ratios of variances, (m, F)."""
+    return np.clip((sds / noise[:, None]) ** 2, 1e-30, MAX_RATIO)
+
+
+class _Search:
+    """The mode of the coordinates of sds, over coefficients, and the table around it."""
+
+    def __init__(self, model, sums, power):
+        self._model, self._sums, self._power = model, sums, power
+        w = sums.root.shape[1] - 1
+        prior = model.prior
+        if prior.has_gaussian:
+            zero = np.zeros(prior.n_coordinates)
+            precision = precision_matrix(prior.expected(zero, None)[1])[:w, :w]
+        else:
+            precision = np.eye(w) / prior.global_scale**2
+        self._precision = precision
+
+    def _value(self, u):
+        """Less the log density, its gradient (k,), and coefficients' means."""
+        dispersions = self._model.family.dispersions
+        phi = dispersions.natural(u[None])
+        ratio, power = ratios_of(phi[:, 0], phi[:, 1:])[0], self._power
+        at, n, variance = self._sums.at(ratio), power * self._sums.weight, phi[0, 0] ** 2 / power
+        precision = at.product[1:, 1:] / variance + self._precision
+        factor = cho_factor(precision, lower=True)
+        mean = cho_solve(factor, at.product[1:, 0] / variance)
+        cov = cho_solve(factor, np.eye(len(mean)))
+        c = np.append(1.0, -mean)
+        squares = c @ at.product @ c / variance
+        value = squares + power * at.log_det + n * np.log(variance) + mean @ self._precision @ mean
+        value += 2.0 * np.log(np.diag(factor[0])).sum() + u @ u
+        by_log = at.product_by @ c @ c + np.einsum("fij,ij->f", at.product_by[:, 1:, 1:], cov)
+        by_log = by_log / variance + power * at.log_det_by
+        of_cov = np.sum(at.product[1:, 1:] * cov) / variance
+        by_noise = 2.0 * (n - squares - of_cov - by_log.sum()) / phi[0, 0]
+        by_phi = np.append(by_noise, 2.0 * by_log / phi[0, 1:])
+        return 0.5 * value, 0.5 * dispersions.pull_back(u[None], phi, by_phi[None])[0] + u, mean
+
+    def table(self):
+        """The `Table` around the mode, and what that is; see `CrossedNormal.table`."""
+        k = len(self._model.family.dispersions.names)
+        start = self._model.family.dispersions.standard(np.append(0.7, np.full(k - 1, 0.5)))
+        bounds = [(-_FAR, _FAR)] * k
+        found = minimize(lambda u: self._value(u)[:2], start, jac=True, method="L-BFGS-B",
+                         bounds=bounds, options={"ftol": 1e-9, "gtol": 1e-2})  # fmt: skip
+        mode = found.x
+        at_mode = self._model.family.dispersions.natural(mode[None])
+        is_exact = ratios_of(at_mode[:, 0], at_mode[:, 1:]).max() > _EXACT
+        if is_exact or mode[0] < 0.1 - _FAR:
+            raise ValueError(EXACT)
+        rows = [self._value(mode + side * _STEP * one)[1] for one in np.eye(k) for side in (1, -1)]
+        hessian = np.subtract(rows[::2], rows[1::2]) / (2.0 * _STEP)
+        cov = np.linalg.inv(definite(0.5 * (hessian + hessian.T)))
+        chol, found = np.linalg.cholesky(cov), self._value(mode)[2]
+        if self._sums.are_few or k > 1 + _MAX_FACTORS:
+            return Exact(self._sums), (found, mode, chol)
+        z = np.random.default_rng(0).standard_normal((_DRAWS, k))
+        reach = np.where(np.sqrt(np.diag(cov)) > _FREE, 1.0, _REACH)
+        draws = mode + reach * (z @ chol.T)
+        phi = self._model.family.dispersions.natural(np.clip(draws, -_FAR, _FAR))
+        x = np.log1p(ratios_of(phi[:, 0], phi[:, 1:]) * self._sums.mean_n)
+        low, high = x.min(axis=0), x.max(axis=0) + 1e-6
+        return table_between(self._sums, low, high), (found, mode, chol)

@@ -14,11 +14,6 @@ class DensityPrior(Prior):
 
     Where a Gaussian is fitted to the posterior, the Gaussian of the same mean and covariance stands
     for it; draws are weighed by the density itself.
-
-    Parameters
-    ----------
-    density : FittedDensity
-        Of the coordinates.
     """
 
     def __init__(self, density):

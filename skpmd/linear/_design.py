@@ -26,7 +26,7 @@ class LinearModel(Model):
     """A likelihood of K linear predictors, the logits, under a prior on their coefficients.
 
     A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
-    whether few rows may be stiff as `skpmd.linear._stiff` has it. It offers `add_log_likelihoods`,
+    whether few rows may be stiff as `skpmd.linear._hmc` has it. It offers `add_log_likelihoods`,
     and for fitted proposals ``gaussian_target``, ``expected_logits`` and
     `third_derivatives`, which `OneLogit` makes of two functions.
 
@@ -94,19 +94,10 @@ class LinearModel(Model):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum over the rows of log p(y | logits); see `Model`."""
-        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
-        if self.shift_of(batch.X) is not None:
-            coefficients = self.for_rows(coefficients)
-
-        def of(place):
-            some, (_, y, weight, *_), rows = place
-            table = self._table(coefficients, place)
-            part = np.zeros(len(table))
-            self.add_log_likelihoods(table, y[rows], weight[rows], part)
-            return some, part
-
-        for some, part in in_order(of, self._places(len(theta), [batch])):
-            total[some] += part
+        total = np.zeros(len(theta))
+        self._add_gradient(
+            self.prior.coefficients(theta), self.add_log_likelihoods, [batch], total, None
+        )
         return total
 
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
@@ -181,28 +172,34 @@ class LinearModel(Model):
         return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
-        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
+        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients if asked."""
         m, at_rows = len(coefficients), cache(lambda: self.for_rows(coefficients))
 
         def of(place):
             some, (X, y, weight, *_), rows = place
-            shift = self.shift_of(X)
-            table = self._table(coefficients if shift is None else at_rows(), place)
+            table = self._table(coefficients if self.shift_of(X) is None else at_rows(), place)
             part = np.zeros(len(table))
             differentiate(table, y[rows], weight[rows], part)
-            table = table.reshape(-1, table.shape[2])
-            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
-            by_slopes = (X[rows].T @ table.T).T if issparse(X) else table @ X[rows]
-            if shift is not None:
-                by_slopes = by_slopes - ones[:, None] * shift
-            return some, part, by_slopes, ones
+            return some, part, None if gradient is None else self.by_coefficients(table, X[rows])
 
-        for some, part, by_slopes, by_intercept in in_order(of, self._places(m, batches)):
+        for some, part, by_coefficients in in_order(of, self._places(m, batches)):
             total[some] += part
-            rows = gradient[some].reshape(len(by_slopes), -1)
-            rows[:, : by_slopes.shape[1]] += by_slopes
-            if self.fit_intercept:
-                rows[:, -1] += by_intercept
+            if gradient is not None:
+                gradient[some] += by_coefficients
+
+    def by_coefficients(self, table, X):
+        """Sums over rows of X (n, p) times a table (m, K, n), or (m, n), of what each has: (m, w).
+
+        Rows of coefficients follow each other, each with its intercept last.
+        """
+        flat, shift = table.reshape(-1, table.shape[-1]), self.shift_of(X)
+        by_slopes = (X.T @ flat.T).T if issparse(X) else flat @ X
+        if self.fit_intercept or shift is not None:
+            ones = flat.sum(axis=1, dtype=np.float64)[:, None]
+        if shift is not None:
+            by_slopes = by_slopes - ones * shift
+        parts = [by_slopes, ones] if self.fit_intercept else [by_slopes]
+        return np.hstack(parts).reshape(len(table), -1)
 
     def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums over rows of log p(y | logits), of logits (m, K, n), to ``total``.
@@ -390,6 +387,7 @@ def logits(theta, X, fit_intercept):
     return table
 
 
+@cache
 def gauss_hermite(n):
     """Gauss's rule of n nodes for N(0, 1): nodes and weights."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)

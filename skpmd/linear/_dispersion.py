@@ -32,12 +32,8 @@ _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 class Dispersions:
     """Some dispersions, each a function of a coordinate of its own.
 
-    Parameters
-    ----------
-    names : tuple of str
-        What users call them.
-    laws : tuple
-        Distributions on positive numbers: `HalfStudentT`, `Gamma` or `RootHalfNormal`.
+    ``names`` are what users call them, and ``laws`` their distributions on positive numbers:
+    `HalfStudentT`, `Gamma` or `RootHalfNormal`.
     """
 
     def __init__(self, names=(), laws=()):

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
+from skpmd._base.utils import fill_docstrings
 from skpmd._base.validation import (
     encode,
     encode_known,
@@ -29,16 +30,17 @@ from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._grouped_softmax import ClassGroups, Softmax
 from skpmd.linear._groups import grouped
 from skpmd.linear._linear_estimator import SCALE
-from skpmd.linear._make_model import PRIORS, LinearParameters, missing_moments
+from skpmd.linear._make_model import PRIORS, missing_moments
 from skpmd.linear._mean_field import COVARIANCE_TYPES
 from skpmd.linear._posterior import GaussianPosterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._response import Classes, Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
+from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 
-class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassifier):
+class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClassifier):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
@@ -95,16 +97,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         Factors of the row weights, by label; ``"balanced"`` gives all classes the same total. The
         posterior then belongs to data that were not observed: it is good for decisions, but not for
         error bars.
-    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from. In the order of the options: a mixture of
-        the components of ``"laplace"`` and ``"mirror"``; the prior; the Laplace approximation; the
-        Gaussian of the mirror descent.
-    moves : {"auto", "always", "never"}, default="auto"
-        When to use Hamiltonian moves of 32 chains along gradients of the posterior on all data. In
-        the order of the options: if the importance weights of draws from the proposals have bad
-        diagnostics; always, in place of the weights; never. Moved particles have equal weights;
-        split R-hat is their diagnostic, and there is no evidence. There are no moves with
-        ``proposal="prior"`` or ``reweight=False``.
+    <proposals>
     covariance_type : {"auto", "full", "diag"}, default="auto"
         ``"diag"`` fits a Gaussian without correlations, by mirror descent in that family, with
         memory proportional to the data. It is for text, where a full covariance does not fit in
@@ -112,30 +105,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         those of a coefficient given all others. ``"auto"`` is ``"diag"`` above 2000 coordinates
         (``(n_features + 1) * n_classes``, or ``n_features + 1`` for two classes) if no other
         parameter requires particles.
-    n_particles : int, default=4000
-        Number of particles drawn in a round (in pairs: an odd number is rounded up). Rounds follow
-        until the effective sample size reaches 0.6 of this number, ten rounds at most. With
-        ``proposal="prior"`` or ``reweight=False`` it is the number of all particles. Hamiltonian
-        moves retain at least 32 draws, one from each chain; there is a warning if ``n_particles``
-        is smaller.
-    max_iter : int, default=5
-        Number of passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``.
-        Importance reweighting would discard their result (gamma = 1), so that otherwise no such
-        steps are taken.
-    batch_size : int or "auto", default="auto"
-        Rows in a batch; ``"auto"`` is min(n, 1000).
-    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        gamma_t = step_size / (step_offset + t**step_decay), capped at 1; offset ``"auto"`` is the
-        number of batches in a pass.
-    rejuvenation : {"ess", "always", "never"}, default="ess"
-        When stochastic steps rejuvenate the particles.
-    ess_threshold : float in [0, 1), default=0.5
-        Effective sample size, as a share of the particles, below which a step is divided into
-        substeps and the particles are rejuvenated.
-    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width of a rejuvenation.
-    reweight : bool, default=True
-        Whether particles are weighted by the posterior on all data.
+    <particles>
     prediction_tol : float, default=1e-3
         How far predicted probabilities may differ from averages over all particles. They are
         averages over normal logits with the posterior's means and covariances. Whether these do is
@@ -146,39 +116,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         probability). In a stream these are rows of the last part. Rows whose logits vary more than
         those of any of these rows, and rows whose most probable class is uncertain, are averaged
         over all particles. With 0, or if this accuracy is not reached, all rows are.
-    total_samples : float or None, default=None
-        For `partial_fit`: None means a stream, in which each row counts once. A number is the
-        number of rows of a data set over which several passes may be made.
-    half_life : float or None, default=None
-        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
-        rows of one call do not discount each other. None means that none is forgotten.
-    forgetting : float in [0, 0.2], default=0.0
-        The same as a share: the fraction of the past that each new row discounts, which is
-        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
-    warm_start : bool, default=False
-        Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
-        prior or the proposals. It has no effect if there are no stochastic steps.
-    temperature : float, default=1.0
-        The posterior is proportional to prior * likelihood^(1 / temperature).
-    max_time : float or None, default=None
-        Seconds after which `fit` ends at its next complete state: a round of reweighting, a check
-        of chains or a step. A ``ConvergenceWarning`` says so. A search with
-        ``prior_scale="evidence"`` gets half of this time. A step of `partial_fit` is always
-        completed.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
-    n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+    <calls>
     groups : list of one str or int, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on
@@ -188,13 +126,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
     slopes : dict of str or int to list of one str or int, default=None
         Columns, three at most, with coefficients that are different in each group, such as
         ``{"school": ["hours", "age"]}``. For two classes.
-    group_prior_scale : float, default=2.5
-        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
-        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
-    groups_at : {"own", "population"}, default="own"
-        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
-        its rows in the fit; of a new or missing group they are averaged over the population.
-        ``"population"``: zero.
+    <groups>
 
     Attributes
     ----------
@@ -391,11 +323,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         self.group_prior_scale = group_prior_scale
         self.groups_at = groups_at
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
-        """Checked `Rows` in given columns, and their `Classes`; see `LinearEstimator`."""
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
-        X, *_, groups = self._split(X)
+    def _targets(self, X, y, sample_weight, known, response, is_part, classes=None):
+        """Codes, weights and the classes; see `LinearEstimator`."""
+        _, y = y
         if is_part:
             with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
@@ -407,13 +337,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         weight = row_weights(
             X, codes, self.classes_, sample_weight, self.class_weight, all_classes=is_fit
         )
-        weight = self._counted(weight)
-        if groups is None:
-            response = Classes(self.classes_)
-        else:
-            given = X, groups, labels, weight, is_part
-            groups, response = self._in_groups_of(response or self._in_classes(), *given)
-        return self._rows_of(X, response.targets(codes), weight, groups), response
+        if response is None:
+            response = self._in_classes() if self._has_groups else Classes(self.classes_)
+        return codes, self._counted(weight), response
 
     def _in_classes(self):
         """What groups need: two classes are one success, or none, in a trial."""
@@ -516,7 +442,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
 
     def _parameters(self):
         """Parameters of the family."""
-        return self._record(LinearParameters, **self._of_groups())
+        return self._linear_parameters()
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""
@@ -531,3 +457,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         if isinstance(weight, dict):
             state = {**state, "class_weight": dict(weight["pairs"])}
         super().__setstate__(state)
+
+
+fill_docstrings(TEXTS, BayesianLogisticRegressionPMD)

@@ -74,14 +74,7 @@ class Family:
     What is called a density is a probability for counts. A score is about the probit of what is
     below: it orders particles, and costs little. The distribution functions of counts also have
     values between counts, those of the incomplete gamma and beta functions, which searches and
-    integrals need.
-
-    Parameters
-    ----------
-    link : str
-        One of ``links``.
-    prior_scale : float or None
-        Scale of the prior of the first dispersion, None as by default.
+    integrals need. ``prior_scale`` is that of the first dispersion, None as by default.
     """
 
     name, links, kernel = "", (), None  # The first link is the default.

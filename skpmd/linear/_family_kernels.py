@@ -13,9 +13,11 @@ import math
 import numpy as np
 from numba import njit
 
+from skpmd.linear._kernels import LANES as _LANES
+from skpmd.linear._kernels import exponential, logarithm
+
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
-_LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
 _MAX = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
 _MIN = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
@@ -23,31 +25,10 @@ _LOG_ROOT_TWO_PI = 0.9189385332046727
 
 @njit(**_KERNEL, error_model="numpy")
 def _exponential(x, scratch, length):
-    """e^x of up to 128 numbers in place; see the kernel of this name in `skpmd.linear._kernels`."""
-    bits = scratch.view(np.int64)
-    magic = 6755399441055744.0  # Adding 1.5 * 2^52 rounds to an integer in the low bits.
+    """e^x of up to 128 numbers in place, which are held within bounds."""
     for j in range(length):
         x[j] = min(max(x[j], -_MAX), _MAX)
-        scratch[j] = x[j] * 1.4426950408889634 + magic
-    for j in range(length):
-        k = scratch[j] - magic
-        r = x[j] - k * 0.693147180369123816490 - k * 1.90821492927058770002e-10
-        p = 1 / 39916800.0 + r * (1 / 479001600.0)
-        p = 1 / 3628800.0 + r * p
-        p = 1 / 362880.0 + r * p
-        p = 1 / 40320.0 + r * p
-        p = 1 / 5040.0 + r * p
-        p = 1 / 720.0 + r * p
-        p = 1 / 120.0 + r * p
-        p = 1 / 24.0 + r * p
-        p = 1 / 6.0 + r * p
-        p = 0.5 + r * p
-        p = 1.0 + r * p
-        x[j] = 1.0 + r * p
-    for j in range(length):
-        bits[j] = (bits[j] + 1023) << 52
-    for j in range(length):
-        x[j] *= scratch[j]
+    exponential(x, scratch, length)
 
 
 @njit(**_KERNEL, error_model="numpy")
@@ -62,38 +43,6 @@ def exponentials(x, is_logistic):
         if is_logistic:
             for j in range(len(some)):
                 some[j] = 1.0 / (1.0 + some[j])
-
-
-@njit(**_KERNEL, error_model="numpy")
-def _logarithm(x, exponent, power, length):
-    """Logarithm of up to 128 positive numbers in place; see the kernel of this name there.
-
-    Arrays that callers make once leave it a quarter of the time that arrays of its own do.
-    """
-    bits = power.view(np.int64)
-    for j in range(length):
-        power[j] = x[j] * 1.4142135623730951
-    for j in range(length):
-        bits[j] = (bits[j] >> 52) - 1023
-    for j in range(length):
-        exponent[j] = bits[j]
-    for j in range(length):
-        bits[j] = (1023 - bits[j]) << 52  # This builds 2^-k.
-    for j in range(length):
-        # log f = 2 atanh(q) with q = (f - 1) / (f + 1) and |q| < 0.172.
-        f = x[j] * power[j]
-        q = (f - 1.0) / (f + 1.0)
-        t = q * q
-        p = 1 / 19.0 + t * (1 / 21.0)
-        p = 1 / 17.0 + t * p
-        p = 1 / 15.0 + t * p
-        p = 1 / 13.0 + t * p
-        p = 1 / 11.0 + t * p
-        p = 1 / 9.0 + t * p
-        p = 1 / 7.0 + t * p
-        p = 1 / 5.0 + t * p
-        p = 1 / 3.0 + t * p
-        x[j] = exponent[j] * 0.6931471805599453 + 2.0 * q * (1.0 + t * p)
 
 
 @njit(**_KERNEL)
@@ -131,7 +80,7 @@ def add_student_t(table, y, size, weight, phi, link, total, by_phi, curvature, o
             for j in range(length):
                 z[j] = (y[start + j] - z[j]) / scale
                 tail[j] = 1.0 + min(z[j] * z[j] / df, 1e300)
-            _logarithm(tail, exponent, power, length)
+            logarithm(tail, exponent, power, length)
             for j in range(length):
                 value += weight[start + j] * tail[j]
             if order > 0:
@@ -284,7 +233,7 @@ def add_logit(table, y, size, weight, phi, link, total, by_phi, curvature, order
             _exponential(small, scratch, length)
             for j in range(length):
                 scratch[j] = 1.0 + small[j]
-            _logarithm(scratch, exponent, power, length)
+            logarithm(scratch, exponent, power, length)
             for j in range(length):
                 soft = max(z[j], 0.0) + scratch[j]
                 value += weight[start + j] * (y[start + j] * z[j] - size[start + j] * soft)
@@ -334,8 +283,8 @@ def _gammas(x, value, first, second, scratch, length, order):
             low *= x[j] + k
         product[j] = low
         value[j] = x[j] + 8.0
-    _logarithm(value, exponent, power, length)
-    _logarithm(product, exponent, power, length)
+    logarithm(value, exponent, power, length)
+    logarithm(product, exponent, power, length)
     if order > 0:
         for j in range(length):
             r = 1.0 / (x[j] + 8.0)
@@ -442,7 +391,7 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
             _exponential(below, scratch, length)
             for j in range(length):
                 scratch[j] = (1.0 + above[j]) * (1.0 + below[j])
-            _logarithm(scratch, exponent, power, length)
+            logarithm(scratch, exponent, power, length)
             for j in range(length):
                 logs = log_gap[int(y[start + j])] - scratch[j]
                 value += weight[start + j] * (min(high[j], 0.0) - max(low[j], 0.0) + logs)

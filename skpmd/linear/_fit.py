@@ -17,11 +17,11 @@ from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.variational import laplace, variational_mirror_descent
+from skpmd.linear import _span
 from skpmd.linear._hmc import move_from_proposals, move_hierarchical
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._sites import expectation_propagation
-from skpmd.linear._span import span_of
-from skpmd.proposals.control_variates import SampledModel, checked, sampled
+from skpmd.proposals.control_variates import FEWEST, SampledModel, checked, sampled
 from skpmd.proposals.importance_rounds import importance_rounds
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -321,7 +321,8 @@ def _by_moves(model, batches, parameters, options, rng):
 
 def _in_span_or_not(model, rows, whole, parameters, options, rng):
     """Coefficients in the span of the rows, where these are few, and of the prior beside it."""
-    span = span_of(model, rows, rng)
+    are_many = rows.data.X.shape[1] >= _span.FEWEST
+    span = _span.span_of(model, rows, rng) if are_many else None
     if span is None:
         yield from _by_sample_or_all(model, rows, whole, parameters, options, rng)
         return
@@ -334,7 +335,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
     """Reweighting by an expansion of all rows and a sample of them; where it fails, by all."""
     sample = None
     takes_samples = getattr(model, "remainders", None) is not None and not model.is_conjugate
-    if takes_samples and parameters.moves != "always":
+    if takes_samples and parameters.moves != "always" and len(rows) >= FEWEST:
         batches = in_one_batch(rows, whole)
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:

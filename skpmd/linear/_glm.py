@@ -7,7 +7,7 @@ Stein's identity, E[f'(u)] = E[f(u) (u - mean)] / variance, expected second deri
 dispersions, of which no kernel has any; at a point they are differences.
 """
 
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from itertools import product
 
 import numpy as np
@@ -17,11 +17,12 @@ from skpmd._base.utils import warn
 from skpmd._rows.rows import stacked_rows
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.engine.model import Batch
-from skpmd.linear._design import LinearModel, cubed, pieces
+from skpmd.linear._design import LinearModel, cubed, gauss_hermite, pieces
 from skpmd.linear._family import LINKS
-from skpmd.linear._glm_nodes import Nodes
 from skpmd.linear._priors import precision_matrix
 
+_STEP = 1e-4  # Of differences in dispersions at a point, in prior sds.
+_NODES, _WIDE_NODES, _WIDE = 7, 24, 1.0  # Of predictors; more where their sds are larger.
 _WIDE_STEP = 0.1  # Of third differences, in posterior sds.
 # Starts see so many rows. Of robust fits: how many begin, steps of each, and how many go on.
 _START_ROWS, _STARTS, _CONCENTRATIONS, _BEST = 400, 20, 3, 2
@@ -37,20 +38,8 @@ class GeneralisedLinearModel(LinearModel):
     Of batches it reads ``offset``, a known part of the predictor, and ``exposure``, which are the
     trials of a family that has them.
 
-    Parameters
-    ----------
-    prior : Prior or HorseshoePrior
-        On the coefficients and the coordinates of dispersions.
-    fit_intercept : bool
-        Whether the last coefficient is an intercept.
-    family : Family
-        What distribution rows have.
-    location : float
-        The predictor where all coefficients, and the intercept, are zero.
-    log_unit : float
-        Log of the unit that y is in, which the log density is not per.
-    shift : ndarray of shape (p,), optional
-        What has to be subtracted from sparse rows.
+    ``location`` is the predictor where all coefficients, and the intercept, are zero, ``log_unit``
+    the log of the unit that y is in, which the log density is not per; see also `LinearModel`.
     """
 
     def __init__(self, prior, fit_intercept, family, location=0.0, log_unit=0.0, shift=None):
@@ -102,21 +91,14 @@ class GeneralisedLinearModel(LinearModel):
             table = self._predictors(slopes[some], batch, rows)
             part, of_phi = np.zeros(len(table)), np.zeros((len(table), k))
             self._evaluate(table, batch, rows, phi[some], (part, of_phi, _NOTHING, order))
-            if not order:
-                return some, part, None, None, None
-            ones, X = table.sum(axis=1), batch.X[rows]
-            by_slopes = (X.T @ table.T).T if issparse(X) else table @ X
-            if self.shift_of(X) is not None:
-                by_slopes = by_slopes - ones[:, None] * self.shift
-            return some, part, of_phi, by_slopes, ones
+            by_slopes = self.by_coefficients(table, batch.X[rows]) if order else None
+            return some, part, of_phi, by_slopes
 
-        for some, part, of_phi, by_slopes, ones in in_order(of, self._places(len(u), batches)):
+        for some, part, of_phi, by_slopes in in_order(of, self._places(len(u), batches)):
             total[some] += part
             if order:
                 by_phi[some] += of_phi
-                gradient[some, : by_slopes.shape[1]] += by_slopes
-                if self.fit_intercept:
-                    gradient[some, width - 1] += ones
+                gradient[some, :width] += by_slopes
         for batch in batches:
             columns = self._columns(batch, slice(None))
             total += self.family.rest(phi, *columns) - columns[-1].sum() * self.log_unit
@@ -426,3 +408,43 @@ def definite(precision, least=MIN_CURVATURE):
         return precision
     root = scale[:, None] * vectors
     return (root * np.maximum(np.abs(values), least)) @ root.T
+
+
+# ------------------------------------------------------------------- rules
+class Nodes:
+    """Rules for dispersions under a Gaussian, and the coefficients given each of their nodes."""
+
+    def __init__(self, mean, cov, k):
+        w = len(mean) - k
+        self.mean, self.mean_u = mean[:w], mean[w:]
+        self.z, self.weights = _rule_of_dispersions(k, cov is None)
+        if cov is None:
+            root, self.slope, self.rest = _STEP * np.eye(k), np.zeros((w, k)), None
+        else:
+            root = np.linalg.cholesky(cov[w:, w:]) if k else np.empty((0, 0))
+            self.slope = np.linalg.solve(cov[w:, w:], cov[w:, :w]).T if k else np.zeros((w, 0))
+            self.rest = cov[:w, :w] - self.slope @ cov[w:, :w]
+        self.u, self.inverse = self.mean_u + self.z @ root.T, np.linalg.inv(root)
+        # Of a row, in all tables together.
+        self.n_numbers = len(self.z) * (1 if cov is None else _NODES) + w
+
+    def rule(self, spread):
+        """Nodes and weights for N(0, 1), enough for predictors with these sds."""
+        if self.rest is None:
+            return np.zeros(1), np.ones(1)
+        return gauss_hermite(_NODES if spread.max(initial=0.0) < _WIDE else _WIDE_NODES)
+
+
+@cache
+def _rule_of_dispersions(k, is_point):
+    """Nodes (q, k) and weights (q,) for N(0, I): Gauss's for one or two, two a dimension of more.
+
+    Of three and more dispersions, cutpoints, the rule is exact to the third degree.
+    """
+    if k > 2:
+        unit = np.sqrt(k) * np.eye(k)
+        return np.concatenate([unit, -unit]), np.full(2 * k, 0.5 / k)
+    nodes, weights = gauss_hermite(5 if k == 1 and not is_point else 3)
+    places = list(product(range(len(nodes)), repeat=k))
+    z = np.array([[nodes[i] for i in place] for place in places]).reshape(len(places), k)
+    return z, np.array([np.prod([weights[i] for i in place]) for place in places])

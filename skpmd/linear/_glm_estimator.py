@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from skpmd._base.estimator import result
 from skpmd._base.options import posterior_of_prior
+from skpmd._base.utils import fill_docstrings
 from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
@@ -18,15 +19,15 @@ from skpmd.linear._families import FAMILIES
 from skpmd.linear._glm_predict import GLMPredictions
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
 from skpmd.linear._linear_estimator import SCALE, LinearEstimator
-from skpmd.linear._make_model import LinearParameters
 from skpmd.linear._response import Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
+from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
 
 
-class BayesianGLMRegressorPMD(GLMPredictions, RoleColumns, LinearEstimator):
+class BayesianGLMRegressorPMD(GLMPredictions, RowStatements, LinearEstimator):
     """Generalised linear regression with a posterior over coefficients and dispersion.
 
     y of a row has a distribution of the ``family`` whose mean is the inverse of the link at offset
@@ -68,13 +69,7 @@ default="normal"
         ``{"school": ["hours", "age"]}``. Standard deviations and correlations are
         ``sd[school:hours]``, ``cor[school:hours]``, ``cor[school:hours:age]`` and so on; the
         intercepts are at the means of the columns.
-    group_prior_scale : float, default=2.5
-        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
-        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
-    groups_at : {"own", "population"}, default="own"
-        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
-        its rows in the fit; of a new or missing group they are averaged over the population.
-        ``"population"``: zero.
+    <groups>
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, makes yesterday's posterior today's prior.
@@ -103,49 +98,9 @@ default="normal"
         and the intercept's about 0 where all of them are zero.
     fit_intercept : bool, default=True
         Whether there is an intercept.
-    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from. ``"prior"`` uses only values of the
-        likelihood: stochastic mirror steps with rejuvenation, Algorithm 1 of the paper.
-    moves : {"auto", "always", "never"}, default="auto"
-        When to use Hamiltonian moves along gradients of the posterior.
-    n_particles : int, default=4000
-        Number of particles drawn in a round.
-    max_iter : int, default=5
-        Number of passes of stochastic steps.
-    batch_size : int or "auto", default="auto"
-        Rows in a batch; ``"auto"`` is min(n, 1000).
-    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        gamma_t = step_size / (step_offset + t**step_decay), capped at 1.
-    rejuvenation : {"ess", "always", "never"}, default="ess"
-        When stochastic steps rejuvenate the particles.
-    ess_threshold : float in [0, 1), default=0.5
-        Effective sample size, as a share of the particles, below which a step is divided into
-        substeps and the particles are rejuvenated.
-    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width of a rejuvenation.
-    reweight : bool, default=True
-        Whether particles are weighted by the posterior on all data.
-    total_samples : float or None, default=None
-        For `partial_fit`: None means a stream, in which each row counts once. A number is the
-        number of rows of a data set over which several passes may be made.
-    half_life : float or None, default=None
-        For `partial_fit`: number of rows after which a row of a stream counts half.
-    forgetting : float in [0, 0.2], default=0.0
-        The same as a share: the fraction of the past that each new row discounts.
-    warm_start : bool, default=False
-        Whether the stochastic steps of `fit` start where the last fit ended.
-    temperature : float, default=1.0
-        The posterior is proportional to prior * likelihood^(1 / temperature).
-    max_time : float or None, default=None
-        Seconds after which `fit` ends at its next complete state, with a ``ConvergenceWarning``.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress, and from which the same fit continues after a crash.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. No digit of a result depends on it.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress.
+    <proposals>
+    <particles>
+    <calls>
 
     Attributes
     ----------
@@ -165,18 +120,7 @@ default="normal"
     group_effects_ : EffectsOfGroups or dict of str to EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks; of
         several factors by their names.
-    prior_scale_ : float or ndarray of shape (n_coefficients,)
-        Scale of the prior, in the units that ``scale`` says.
-    log_evidence_ : float
-        Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
-    n_iter_ : int
-        Number of rounds of reweighting and checks of chains, or of passes.
-    history_, diagnostics_ : dict
-        Records and certificate of the fit, as in `BayesianLogisticRegressionPMD`.
-    out_of_time_ : bool
-        Whether the last call ended because of ``max_time``.
-    n_features_in_ : int
-        Number of columns of X, those of roles included.
+    <results>
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, where X has them.
 
@@ -350,15 +294,12 @@ default="normal"
         """
         return self._after_part(X, y, sample_weight)
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False):
-        """Checked `Rows` in given columns, and their `Distribution`; see `LinearEstimator`."""
+    def _targets(self, X, y, sample_weight, known, response, is_part):
+        """Numbers, weights and their `Distribution`; see `LinearEstimator`."""
         family = self._family()
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
         with naming_conversions("y"):
-            y = np.asarray(y, dtype=np.float64)
-        X, offset, trials, codes = self._split(X)
-        family.check(y, trials)
+            y = np.asarray(y[1], dtype=np.float64)
+        family.check(y, known[1])
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         if response is None and not isinstance(self.prior, str):
@@ -366,12 +307,8 @@ default="normal"
         if response is None and self.scale is None:
             response = Distribution(family)
         if response is None:
-            response = Distribution.of(family, y, weight, (offset, trials), self.fit_intercept)
-        codes, response = self._in_groups_of(response, X, codes, labels, weight, is_part)
-        if offset is not None:
-            offset = offset / response.unit
-        rows = self._rows_of(X, response.targets(y), weight, codes, offset=offset, exposure=trials)
-        return rows, response
+            response = Distribution.of(family, y, weight, known, self.fit_intercept)
+        return y, weight, response
 
     def _family(self):
         """The `Family` that the parameters name."""
@@ -412,11 +349,13 @@ default="normal"
     def _parameters(self):
         """Parameters of linear models; the scale of the prior is a number."""
         scale = self._scale_of_prior(2.5 if self._family().link == "identity" else 1.0)
-        given = {"covariance_type": "full", "prior_scale": scale, **self._of_groups()}
-        return self._record(LinearParameters, **given)
+        return self._linear_parameters(covariance_type="full", prior_scale=scale)
 
     def __sklearn_tags__(self):
         """Tags: y may have to be positive."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.family not in ("normal", "student_t")
         return tags
+
+
+fill_docstrings(TEXTS, BayesianGLMRegressorPMD)

@@ -197,9 +197,7 @@ class GLMPredictions(RegressorMixin):
         return found._drawn(n, rng, each[None]).T
 
     def _log_likelihoods(self, X, y, draws):
-        model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
-        if codes is not None:
-            return self._rows_given_groups(model, theta, batch, codes)[0]
+        model, theta, batch, _ = self._likelihood_of(X, y, np.ones(len(y)), draws)
         return model.by_row(theta, batch.X, batch.y, batch.weight, batch.offset, batch.exposure)
 
     def _numbers(self, y):

@@ -153,14 +153,12 @@ class EffectsOfGroups(NamedTuple):
 
 
 def effects_of(model, prior, batches, posterior):
-    """`EffectsOfGroups` that have rows in the batches; None without groups.
+    """`EffectsOfGroups` that have rows in the batches.
 
     Of several factors it is a dict of these. The `PriorOfRows` says what units are.
     """
     response = prior.response
-    groups = getattr(getattr(response, "family", None), "groups", None)
-    if groups is None:
-        return None
+    groups = response.groups
     q, G = groups.n_effects, sum(len(one.labels) for one in groups.factors)
     M = int(np.clip(_NUMBERS // (G * q), _FEWEST, min(_MAX, len(posterior.weights))))
     rng = np.random.default_rng(0)

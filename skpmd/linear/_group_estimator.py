@@ -67,10 +67,6 @@ class GroupColumns:
             )
         return list(given)
 
-    @property
-    def _has_groups(self):
-        return bool(self._factors)
-
     def _roles_of_groups(self):
         """{role: name or place} of the columns of groups."""
         factors = self._factors
@@ -80,21 +76,15 @@ class GroupColumns:
 
     def _of_groups(self):
         """Parameters that groups decide on: all rows are one batch, and there are particles."""
-        if not self._has_groups:
-            return {}
-        if getattr(self, "covariance_type", "full") == "diag":
+        if self._factors and getattr(self, "covariance_type", "full") == "diag":
             raise ValueError(
                 f"groups={self.groups!r} needs particles, and covariance_type='diag' has none: "
                 "set covariance_type='full'."
             )
         return {"batch_size": _ALL, "covariance_type": "full"}
 
-    def _rows_of(self, X, y, weight, codes, **columns):
-        """`Rows`, sorted by their groups where there are some."""
-        if codes is None:
-            if not isinstance(self.prior, str):
-                self._refuse_prior_of_groups()
-            return Rows(X, y, weight, self.batch_size, **columns)
+    def _rows_in_groups(self, X, y, weight, codes, columns):
+        """`Rows`, sorted by their groups."""
         if not isinstance(self.prior, str):
             raise ValueError(f"groups={self.groups!r} needs a named prior, no earlier posterior.")
         rows = in_groups({"X": X, "y": y, "weight": weight, "group": codes, **columns})
@@ -120,7 +110,7 @@ class GroupColumns:
     def _refuse_prior_of_groups(self):
         """ValueError where an earlier posterior has groups, and these rows have none."""
         response = getattr(getattr(posterior_of_prior(self.prior), "frame", None), "response", None)
-        if getattr(getattr(response, "family", None), "groups", None) is not None:
+        if getattr(response, "groups", None) is not None:
             raise ValueError(
                 "prior is a posterior of a fit with groups, which is no prior yet: give one of a "
                 "fit with groups=None, or a named prior."
@@ -171,16 +161,6 @@ class GroupColumns:
             found.append(state._replace(retained=retained, response=response))
         return found
 
-    def _validated(self, X, y="no_validation", reset=False):
-        """X, or X and y, as checked arrays, with codes of groups; see `LinearEstimator`."""
-        if not reset:
-            X, _ = self._coded(X)
-        return super()._validated(X, y, reset)
-
-    def _checked_rows(self, X, y, reset):
-        """The same of X that has codes already."""
-        return super()._validated(X, y, reset)
-
     def _coded(self, X, labels=None):
         """X with codes in the place of the groups' columns, and the labels of each, (G,).
 
@@ -189,8 +169,6 @@ class GroupColumns:
         """
         state = self._state if labels is None else None
         fitted = None if state is None else self._groups_of_fit
-        if not self._factors if state is None else fitted is None:
-            return X, None
         if labels is None:
             labels = [one.labels for one in _each(state.effects)]
         X = computed("X", X)
@@ -228,21 +206,19 @@ class GroupColumns:
 
     def _known_labels(self, response):
         """Labels of a stream so far, or of a fit, whose `Distribution` is the response."""
-        groups = getattr(getattr(response, "family", None), "groups", None)
+        groups = None if response is None else response.groups
         return [] if groups is None else [one.labels for one in groups.factors]
 
     @property
     def _groups_of_fit(self):
         """`Groups`, or None, whatever parameters have been set since."""
-        return getattr(getattr(self._state.response, "family", None), "groups", None)
+        return self._state.response.groups
 
     def _in_groups_of(self, response, X, codes, labels, weight, is_part):
         """Codes of rows with a weight, and the `Distribution` with effects of their groups.
 
         Labels are a list, with those of each factor; a response has those of a stream so far.
         """
-        if codes is None:
-            return None, response
         known = self._known_labels(response)
         n_known = len(known[0]) if known else 0
         codes, labels = self._with_weight(codes, labels, weight, n_known)

@@ -11,7 +11,7 @@ from skpmd.linear._correlations import by_sds, factor_of
 from skpmd.linear._group_rows import group_pieces
 from skpmd.linear._groups import GroupedModel
 
-_LOG_TWO_PI = np.log(2.0 * np.pi)
+LOG_TWO_PI = np.log(2.0 * np.pi)
 _RANK = 1e-9  # A column of Z that is left by so small a share of its length is another one.
 _EXACT = 1e-10  # Rows without a larger share of their length that nothing explains have no noise.
 EXACT = (
@@ -103,7 +103,7 @@ class GroupedNormal(GroupedModel):
             # What a group's rows have of the noise and not of its effects is a factor by itself.
             free = n - sums.of_y.size
             total -= 0.5 * (squares / variance + free * np.log(variance))
-            total -= n * (0.5 * _LOG_TWO_PI + self.log_unit)
+            total -= n * (0.5 * LOG_TWO_PI + self.log_unit)
             if order:
                 by_variance += 0.5 * (squares / variance - free) / variance
                 gradient[:, :w] += (left @ sums.root[:, 1:]) / variance[:, None]

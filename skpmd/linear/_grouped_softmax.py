@@ -11,7 +11,6 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from skpmd.linear._design import gauss_hermite, normal_nodes
 from skpmd.linear._dispersion import Dispersions, HalfStudentT
@@ -19,7 +18,7 @@ from skpmd.linear._family import Family
 from skpmd.linear._group_effects import RowEffects
 from skpmd.linear._group_rules import octaves
 from skpmd.linear._groups import GroupedModel
-from skpmd.linear._multinomial import SoftmaxModel
+from skpmd.linear._multinomial import SoftmaxModel, less_mean
 from skpmd.linear._priors import MarginalPrior
 from skpmd.linear._softmax_kernels import integrate_classes
 
@@ -70,6 +69,14 @@ class ClassGroups(NamedTuple):
         """`Dispersions` of the effects: an sd for each class."""
         names = tuple(f"sd[{self.factor}:{name}]" for name in self.names)
         return Dispersions(names, (HalfStudentT(self.prior_scale),) * len(names))
+
+    def units(self, unit, scale):
+        """What they are per, (k,): logits have no unit."""
+        return np.ones(len(self.names))
+
+    def are_within(self, phi):
+        """Whether dispersions (m, k) are some that there can be, (m,)."""
+        return (phi > 0.0).all(axis=-1)
 
     @property
     def described(self):
@@ -143,9 +150,8 @@ class GroupedSoftmax(GroupedModel):
         if not self.prior.has_gaussian:
             return theta
         width = theta.shape[1] - self.n_classes + 1
-        rows = theta[:, :width].reshape(len(theta), self.n_classes, -1)
-        rows = rows - rows.mean(axis=1, keepdims=True)
-        return np.hstack([rows.reshape(len(theta), width), theta[:, width:]])
+        own = less_mean(theta[:, :width], self.n_classes)
+        return np.hstack([own, theta[:, width:]])
 
     @staticmethod
     def factor(sds):
@@ -159,60 +165,32 @@ class GroupedSoftmax(GroupedModel):
     def _by_sds(sds, by_factor):
         return by_factor
 
-    def _of_piece(self, known, batch, order, piece):
-        """See `GroupedModel`."""
-        rows, starts = piece
-        slopes, phi, sds = known
-        X, shift = batch.X[rows], self.shift_of(batch.X)
-        value, more = np.zeros(len(slopes)), None
-        if order:
-            more = np.zeros(slopes.shape), np.zeros(sds.shape), phi
-        for some, values, table, by_sd, _ in self.integrals(known, batch, rows, starts, order):
-            value[some] = values.sum(axis=1)
-            if not order:
-                continue
-            flat = table.reshape(-1, table.shape[2])
-            by_slopes, ones = (X.T @ flat.T).T if issparse(X) else flat @ X, flat.sum(axis=1)
-            if shift is not None:
-                by_slopes = by_slopes - ones[:, None] * shift
-            parts = [by_slopes, ones[:, None]] if self.fit_intercept else [by_slopes]
-            more[0][some] = np.hstack(parts).reshape(len(table), -1)
-            more[1][some] = by_sd
-        return value, more
-
     def integrals(self, known, batch, rows, starts, order):
-        """Of groups, for blocks of particles: slice, values, table (m, K, n), by sds, moments.
+        """Of groups, for blocks of particles; tables are (m, K, n). See `GroupedModel.integrals`.
 
         See `integrate_classes`. Particles with effects of about the same size have the same rule.
         """
-        (slopes, _, sds), K, G = known, self.n_classes, len(starts) - 1
+        (slopes, phi, sds), K, G = known, self.n_classes, len(starts) - 1
         y, _, weight = self._columns(batch, rows)
-        X, shift = batch.X[rows], self.shift_of(batch.X)
         rules, start = rules_of(K - 1), np.zeros((G, K - 1))
 
         def call(some, rule, order):
             own = slopes[some].reshape(-1, slopes.shape[1] // K)
-            b = own[:, : X.shape[1]].astype(X.dtype, copy=False)
-            table = (X @ b.T).T if issparse(X) else b @ X.T
-            table = np.ascontiguousarray(table, dtype=np.float64)
-            base = own[:, -1] if self.fit_intercept else np.zeros(len(own))
-            if shift is not None:
-                base = base - own[:, : X.shape[1]] @ shift
-            table += base[:, None]
-            table = table.reshape(-1, K, X.shape[0])
+            table = self._predictors(own, batch, rows)
+            table = table.reshape(-1, K, table.shape[1])
             m, n_moments = len(table), (K - 1) * (K + 4) // 2
             values, by_sd = np.zeros((m, G)), np.zeros((m, K - 1))
             moments = np.zeros((m, G if order == 2 else 0, n_moments))
             given = np.ascontiguousarray(sds[some]), start, rules.nodes, rules.first, rule, order
             with np.errstate(all="ignore"):
                 integrate_classes(table, y, weight, starts, *given, values, by_sd, moments)
-            return values, table, by_sd, moments
+            return values, table, by_sd, phi[some], moments
 
         middle = np.argsort(sds.sum(axis=1))[[len(sds) // 2]]
         start = np.nan_to_num(call(middle, np.zeros(1, dtype=np.int64), 2)[-1][0, :, : K - 1])
         share = G / max(1, len(np.unique(batch.group)))
         rule = self._rules_of(sds, rules.n, share, G, call)
-        block = max(8, _NUMBERS // (K * X.shape[0]))
+        block = max(8, _NUMBERS // (K * starts[-1]))
         for i in range(0, len(slopes), block):
             some = slice(i, i + block)
             yield some, *call(some, rule[some], order)

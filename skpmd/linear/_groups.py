@@ -19,9 +19,8 @@ from skpmd.engine.variational import laplace
 from skpmd.linear._correlations import Correlations, by_sds, factor_of, root_of_correlations
 from skpmd.linear._dispersion import Dispersions, HalfStudentT, Joined
 from skpmd.linear._glm import MIN_CURVATURE, GeneralisedLinearModel, definite
-from skpmd.linear._group_intercepts import FEWEST, TABLE, Intercepts
 from skpmd.linear._group_products import integrate_products
-from skpmd.linear._group_quadrature import integrate_groups
+from skpmd.linear._group_quadrature import FEWEST, TABLE, Intercepts, integrate_groups
 from skpmd.linear._group_rows import FEW_ROWS, MANY_ROWS, SOME_ROWS, GroupTerms, group_pieces
 from skpmd.linear._group_rules import chosen_rules, is_small, octaves, probes, rules_of, together
 from skpmd.linear._priors import MarginalPrior, precision_matrix
@@ -191,7 +190,6 @@ class GroupedModel(GeneralisedLinearModel):
         """Sums of some groups (m,), and derivatives by coefficients, factors and dispersions."""
         rows, starts = piece
         slopes, phi, sds = known
-        X, shift = batch.X[rows], self.shift_of(batch.X)
         value, more = np.zeros(len(slopes)), None
         if order:
             more = np.zeros(slopes.shape), np.zeros(sds.shape), np.zeros(phi.shape)
@@ -199,12 +197,7 @@ class GroupedModel(GeneralisedLinearModel):
             value[some] = values.sum(axis=1)
             if not order:
                 continue
-            by_slopes, ones = (X.T @ table.T).T if issparse(X) else table @ X, table.sum(axis=1)
-            if shift is not None:
-                by_slopes = by_slopes - ones[:, None] * shift
-            more[0][some, : by_slopes.shape[1]] = by_slopes
-            if self.fit_intercept:
-                more[0][some, -1] = ones
+            more[0][some] = self.by_coefficients(table, batch.X[rows])
             more[1][some], more[2][some] = others[:2]
         return value, more
 
@@ -368,7 +361,9 @@ class GroupedModel(GeneralisedLinearModel):
         along each axis; second derivatives are their differences.
         """
         steps = _STEP * np.eye(len(mean)) if cov is None else _WIDE * np.linalg.cholesky(cov)
-        gradient, precision = self.prior.expected(mean, None if cov is None else _sd(cov))
+        gradient, precision = self.prior.expected(
+            mean, None if cov is None else np.sqrt(np.diag(cov))
+        )
         of = self._searching() if cov is None else self  # A mode is no more than a start.
         with np.errstate(over="ignore", invalid="ignore"):
             at, ahead, back = of._along(mean, steps, batches)
@@ -412,7 +407,3 @@ class _Particles(tuple):
         level = octaves(known[2])
         few = {k: probes(known, np.flatnonzero(level == k)) for k in np.unique(level)}
         return level, few
-
-
-def _sd(cov):
-    return np.sqrt(np.diag(cov))

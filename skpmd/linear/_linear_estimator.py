@@ -11,50 +11,35 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.leave_one_out import check_rows_of_fit
-from skpmd._base.merging import (
-    MERGED,
-    MERGED_BY_ROWS,
-    check_equal,
-    check_total,
-    density_names,
-    inherited,
-    merge_densities,
-    n_shards,
-    refuse_copies,
-    refuse_rows,
-)
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.results import ParticleResults, Shown, results_of
+from skpmd._base.results import ParticleResults
 from skpmd._base.steps import first_stream, stream_after
-from skpmd._base.utils import as_generator, check_n_draws, warn
+from skpmd._base.utils import as_generator, warn
 from skpmd._base.validation import fit_context, naming_singular_columns, refuse_overflows
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
-from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-from skpmd.engine.model import Batch
-from skpmd.linear._column_scale import own_particles, warn_of_other_scale
-from skpmd.linear._earlier_rows import joined, model_of
+from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
+from skpmd.linear._column_scale import warn_of_other_scale
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
-from skpmd.linear._group_effects import effects_of
-from skpmd.linear._group_rows import in_groups, rows_of_groups
+from skpmd.linear._group_rows import rows_of_groups
 from skpmd.linear._hmc import MOVES
-from skpmd.linear._make_model import PRIORS, axes_of, in_columns, is_mean_field, linear_model
-from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
-from skpmd.linear._merge import (
-    NO_WEIGHTS,
-    check_classes,
-    differing_units,
-    merge_mean_field,
-    rows_retained,
-    shards_of,
+from skpmd.linear._make_model import (
+    PRIORS,
+    LinearParameters,
+    axes_of,
+    in_columns,
+    is_mean_field,
+    linear_model,
 )
+from skpmd.linear._mean_field import NO_PARTS, fit_mean_field
+from skpmd.linear._merge_estimator import Merging
+from skpmd.linear._roles import known_part, places_of, split
 from skpmd.linear._task import (
     LinearState,
-    Task,
+    effects_if_any,
     results_of_task,
     state_after_part,
     task_of,
@@ -69,12 +54,13 @@ SCALE = Interval(Real, 1e-30, 1e30, closed="both")
 _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
 
 
-class LinearEstimator(ParticleResults):
+class LinearEstimator(Merging, ParticleResults):
     """Base of estimators whose particles are coefficients of linear predictors.
 
-    A family of them offers `_parameters`, the record of its parameters, `_given_rows`, `_draw` and
+    A family of them offers `_parameters`, the record of its parameters, `_targets`, `_draw` and
     `_log_likelihoods`; it may add to what is said of a fit by `_concerns`, and to its state by
-    `_completed`.
+    `_completed`. ``_roles`` are the names of parameters that are None or a column of X which has no
+    coefficient; what estimators do with columns of groups is in `GroupColumns`.
     """
 
     _parameter_constraints: dict = {
@@ -99,16 +85,13 @@ class LinearEstimator(ParticleResults):
         """`LinearParameters`."""
         raise NotImplementedError
 
-    def _given_rows(self, X, y, sample_weight, response=None):
-        """Checked `Rows` in given columns, and what y is, which is known in later calls.
+    def _targets(self, X, y, sample_weight, known, response, is_part):
+        """Numbers or codes (n,), weights (n,) or None, and what y is, of checked rows.
 
-        They are those of a fit, or of the first part of a stream, where ``response`` is None.
+        y are as they are given, and checked; ``known`` are the offset and trials, each (n,) or
+        None. Names of classes may come next.
         """
         raise NotImplementedError
-
-    def _features(self):
-        """Names of the columns that have coefficients."""
-        return _check_feature_names_in(self)
 
     def _concerns(self, task, theta):
         """What is undefined of a posterior of these particles; "" by default."""
@@ -124,19 +107,102 @@ class LinearEstimator(ParticleResults):
     def _warn_of_column_scale(self, rows):
         """Warn of columns on whose effect the prior decides; by default there are none."""
 
-    def _draw(self, X, n_samples, rng):
-        """Targets (n, n_samples), of which each column is that of one particle."""
-        raise NotImplementedError
-
-    def _log_likelihoods(self, X, y, draws):
-        """Those (m, n) of checked rows; ``draws`` are in given units, None for all particles."""
-        raise NotImplementedError
-
     _of_y: dict = {}  # How targets are checked.
+    _roles: tuple[str, ...] = ("offset",)
 
-    def _refuse_large(self, X, reset):
-        """ValueError where numbers of rows are too large to reckon with."""
+    def _refuse_large(self, X):
+        """ValueError where numbers of further rows are too large to reckon with."""
         refuse_overflows("X", X)
+
+    # ------------------------------------------------------------------ rows
+    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, **classes):
+        """Checked `Rows` in given columns, and what y is, which is known in later calls.
+
+        They are those of a fit, or of the first part of a stream, where ``response`` is None.
+        """
+        given, labels, codes = y, None, None
+        if self._has_groups:
+            X, labels = self._coded(X, self._known_labels(response))
+        X, y = self._checked_rows(X, y, reset=response is None)
+        X, offset, trials, codes = self._split(X)
+        how = (offset, trials), response, is_part
+        y, weight, response = self._targets(X, (given, y), sample_weight, *how, **classes)
+        if codes is not None:
+            codes, response = self._in_groups_of(response, X, codes, labels, weight, is_part)
+        if offset is not None:
+            offset = offset / response.unit
+        columns = {"offset": offset, "exposure": trials}
+        if codes is not None:
+            return self._rows_in_groups(X, response.targets(y), weight, codes, columns), response
+        if not isinstance(self.prior, str):
+            self._refuse_prior_of_groups()
+        return Rows(X, response.targets(y), weight, self.batch_size, **columns), response
+
+    def _linear_parameters(self, **given):
+        """`LinearParameters` as they are given to the estimator, but for these."""
+        of_groups = self._of_groups() if self._has_groups else {}
+        return self._record(LinearParameters, **{**given, **of_groups})
+
+    @property
+    def _has_groups(self):
+        """Whether parameters name columns of groups, or slopes, which have to be of some."""
+        return self.groups is not None or bool(self.slopes)
+
+    def _split(self, X):
+        """Columns with coefficients, the offset of predictors, trials and groups, or None."""
+        places = self._places()
+        if not places:
+            return X, None, None, None
+        X, columns = split(X, places)
+        if not X.shape[1] and not getattr(self, "fit_intercept", True):
+            raise ValueError(
+                "X has no columns beside those of roles, and fit_intercept=False leaves no "
+                "coefficient: set True, or give a column."
+            )
+        codes = [one for role, one in columns.items() if role.startswith("groups")]
+        codes = np.column_stack(codes) if len(codes) > 1 else codes[0] if codes else None
+        return (X, *known_part(columns), codes)
+
+    def _places(self):
+        """{role: place}, of the fit where there is one: parameters may have been set since."""
+        state = getattr(self, "_state", None)
+        if state is not None and state.roles is not None:
+            return state.roles
+        return self._places_in(getattr(self, "feature_names_in_", None), self.n_features_in_)
+
+    def _places_in(self, names, n_columns):
+        given = {role: getattr(self, role) for role in self._roles}
+        given = {role: one for role, one in given.items() if one is not None}
+        if self._has_groups:
+            given |= self._roles_of_groups()
+        return places_of(given, names, n_columns) if given else {}
+
+    def _set_state(self, state):
+        super()._set_state(state._replace(roles=self._places()))
+
+    def _features(self):
+        """Names of the columns that have coefficients."""
+        names, places = _check_feature_names_in(self), self._places().values()
+        return np.delete(names, list(places)) if places else names
+
+    def _validated(self, X, y="no_validation"):
+        """X, or X and y, as checked arrays, with codes of groups in the place of labels."""
+        if self._groups_of_fit is not None:
+            X, _ = self._coded(X)
+        return self._checked_rows(X, y, reset=False)
+
+    def _checked_rows(self, X, y, reset):
+        """The same of X that has codes already; with ``reset``, its features are remembered."""
+        checked = self._checked_data(
+            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
+            **({} if isinstance(y, str) else self._of_y),
+        )  # fmt: skip
+        X = checked[0] if isinstance(checked, tuple) else checked
+        if reset:
+            refuse_overflows("X", X)
+        else:
+            self._refuse_large(X)
+        return checked
 
     # ------------------------------------------------------------------ a fit
     @fit_context(prefer_skip_nested_validation=True)
@@ -222,7 +288,7 @@ class LinearEstimator(ParticleResults):
             outcome, results = results_of_task(task, outcome, options, axes, remedies)
             stream = stream_after(outcome, rows.total, rng)
             concern = self._concerns(task, theta)
-            effects = effects_of(task.model, task.prior, task.rows.whole(), results.posterior)
+            effects = effects_if_any(task.model, task.prior, task.rows.whole(), results)
         self._freeze()
         state = LinearState(
             stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
@@ -281,194 +347,6 @@ class LinearEstimator(ParticleResults):
             elif state.units is not None:
                 warn_of_other_scale(rows.whole(), state.units, features)
             return self  # Ctrl-C here takes the part back, too.
-
-    # ------------------------------------------------------------------ a merge
-    def _merge(self, estimators, X=None, y=None, sample_weight=None):
-        """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
-        with self._all_or_nothing():
-            self._start_merge(estimators, (*self._frozen_parameters, *self._alike))
-            states, n = self._states_of_shards(estimators), n_shards(estimators)
-            kinds = ["diag" if state.stream is None else "full" for state in states]
-            check_equal("covariance_type", kinds)
-            refuse_copies([state.results.posterior.mean() for state in states])
-            features, response = self._features(), states[0].response
-            parameters, _ = in_columns(self._parameters(), features, response, False)
-            task, rng = None, as_generator(self.random_state)
-            if kinds[0] == "full":
-                given = X, y, sample_weight
-                task = self._task_of_shards(states, parameters, features, given, rng)
-            else:
-                refuse_rows(X, y, NO_WEIGHTS)
-            model = linear_model(parameters, len(features), response, states[0].prior_scale)
-            axes = axes_of(model, features, response)
-            if kinds[0] == "diag":
-                results = merge_mean_field(model.prior, states, n, axes)
-                state = states[0]._replace(results=results)
-            elif task is not None:
-                state = self._merged_by_rows(task, states, n, axes, rng)
-            else:
-                state = self._merged_by_densities(parameters, states, n, axes, rng)
-            if task is None or task.is_reduced:
-                reasons = inherited(estimators) + differing_units(states)
-                state.results.diagnostics["warnings"][:0] = reasons
-            self._set_state(state)
-        self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
-        return self
-
-    _alike = ("temperature",)  # Other parameters that shards have to share.
-
-    def _states_of_shards(self, estimators):
-        return [one._state for one in estimators]
-
-    def _task_of_shards(self, states, parameters, features, given, rng):
-        """The `Task` of all rows, or of those that shards hold; None where there are none."""
-        X, y, sample_weight = given
-        response, power = states[0].response, 1.0 / self.temperature
-        retained = rows_retained(states, parameters, power)
-        if X is not None:
-            rows, response = self._given_rows(X, y, sample_weight, response)
-            check_total(rows.total, sum(state.stream.seen for state in states))
-            check_classes(rows.data, retained, self.temperature, response)
-        else:
-            refuse_rows(None, y, "rows are X and y together")
-            if retained is None:
-                return None
-            data, rest = joined(retained)
-            if data.group is not None:
-                data = Batch(**in_groups(data._asdict()))
-            units = retained[0].prior.units
-            data = data._replace(weight=data.weight * self.temperature)
-            if units is not None and rest is None:
-                data = data._replace(X=units.given(data.X))
-            rows = Rows.of(data, self.batch_size)
-            if rest is not None:
-                return Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
-        options = self._loop_options()
-        return self._task(options, rows, features, response, rng)
-
-    def _merged_by_rows(self, task, states, n_merged, axes, rng):
-        """The state of a fit to rows of all shards; a normal likelihood may stand for others."""
-        options = self._loop_options()
-        outcome, _, remedies = find_posterior(task.model, task.rows, task.parameters, options, rng)
-        method, n = outcome.findings.notes["method"], len(task.rows.data.weight)
-        what = f"{method}, {n} rows of {n_merged} shards"
-        what += " and a normal likelihood of their others" * task.is_reduced
-        outcome, results = results_of_task(
-            task, outcome, options, axes, remedies, method=what, n_shards=n_merged
-        )
-        state = self._state_of_shards(states, outcome, results, rng)
-        state = state._replace(
-            prior_scale=task.prior.scale,
-            units=task.prior.units,
-            response=task.prior.response,
-            effects=effects_of(task.model, task.prior, task.rows.whole(), results.posterior),
-        )
-        if state.effects is not None:
-            state = state._replace(retained=rows_of_groups(task.rows))
-        return state if task.is_reduced else self._completed(state, task.rows.data.X, False)
-
-    def _merged_by_densities(self, parameters, states, n_merged, axes, rng):
-        """The state of the product of the shards' densities, under the prior of the first."""
-        shards, frame = shards_of(parameters, states, len(self._features()))
-        outcome, found = merge_densities(shards, n_merged, self.n_particles, rng)
-        results = results_of(
-            outcome, temperature=self.temperature, stream=True, merged=density_names(n_merged),
-            shown=Shown(frame=frame, **axes), **found,
-        )  # fmt: skip
-        return self._state_of_shards(states, outcome, results, rng)
-
-    def _state_of_shards(self, states, outcome, results, rng):
-        stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
-        return states[0]._replace(
-            stream=stream, results=results, n_iter=results.records.n, retained=None,
-            normal_logits=None,
-        )  # fmt: skip
-
-    # ------------------------------------------------------------------ predictions
-    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
-        """Draw y from the posterior predictive distribution.
-
-        Each draw takes one particle, in proportion to its weight, for all rows: y of different rows
-        are dependent as they are in the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Columns as in `fit`.
-        n_samples : int, default=1
-            Number of draws.
-        random_state : int, RandomState, Generator or None, default=0
-            Source of randomness.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_samples)
-            Labels, or numbers in the units of y.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is not a positive integer.
-        """
-        check_is_fitted(self)
-        n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
-        return self._draw(X, n_samples, rng)
-
-    def pointwise_log_likelihood(
-        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
-    ) -> Array:
-        """Log-likelihood of each row under each particle, for leave-one-out estimates.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Columns as in `fit`.
-        y : array-like of shape (n_rows,)
-            Targets: labels among ``classes_``, or numbers that the family can have.
-        n_draws : int, optional
-            Number of draws of equal weight, which are particles taken in proportion to their
-            weights, as ArviZ's ``loo`` expects. By default all particles, with the weights
-            ``posterior_.weights``.
-        random_state : int, RandomState, Generator or None, default=0
-            Source of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_draws, n_rows) or (m, n_rows)
-            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
-
-        Raises
-        ------
-        ValueError
-            If y holds labels that are not among ``classes_``, or numbers that the family cannot
-            have, or ``n_draws`` is not a positive integer.
-        """
-        check_is_fitted(self)
-        (X, y), draws = self._validated(X, y), None
-        if n_draws is not None:
-            draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
-        return self._log_likelihoods(X, y, draws)
-
-    def _own(self, draws):
-        """All particles, or draws in given units, in those that the posterior was found in."""
-        frame = self.posterior_.frame
-        if draws is None:
-            return own_particles(self.posterior_)
-        return draws if frame is None else frame.outward(draws)
-
-    def _check_rows_of_fit(self, times):
-        """ValueError where rows that are to be left out are not those of the fit."""
-        if self._state.stream is not None:
-            check_rows_of_fit(times, self._state.stream.seen)
-
-    def _validated(self, X, y="no_validation", reset=False):
-        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
-        checked = self._checked_data(
-            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset,
-            **({} if isinstance(y, str) else self._of_y),
-        )  # fmt: skip
-        self._refuse_large(checked[0] if isinstance(checked, tuple) else checked, reset)
-        return checked
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

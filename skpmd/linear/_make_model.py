@@ -4,12 +4,16 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.optimize import minimize_scalar
 from sklearn.utils import gen_batches
 
 from skpmd._base.utils import as_floats
 from skpmd._export import Variable
+from skpmd._runtime.call import best_in_time, phase, share_of_time
+from skpmd.engine.diagnostics import log_evidence
 from skpmd.linear._density_prior import prior_of_posterior
+from skpmd.linear._design import pieces
+from skpmd.linear._fit import proposal_components
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._priors import (
     LaplacePrior,
@@ -19,6 +23,7 @@ from skpmd.linear._priors import (
     ShiftedPrior,
     StudentTPrior,
 )
+from skpmd.proposals.importance_rounds import importance_sample
 
 # Priors by their names, and how a summary writes one with its centre and scale.
 PRIORS = {
@@ -30,9 +35,18 @@ PRIORS = {
 }
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
 _FIRST_ROWS = 1000  # of so many rows before all.
-_ROWS_AT_ONCE = 1 << 14
+_ROWS_AT_ONCE, _NUMBERS = 1 << 14, 1 << 20
 # With more coordinates than this no full covariance is held: each matrix would take 32 MB.
 _MAX_COORDINATES = 2000
+LOW, HIGH = 1e-3, 1e2  # Scales between these are searched, for standardised features.
+_N_DRAWS = 1000  # Each round at a scale has this many draws.
+# So many scales per decade are tried before the search: the evidence may have several maxima.
+_PER_DECADE = 2
+_TOLERANCE = 0.01  # The search ends at this accuracy of the logarithm of the scale.
+# A difference of fewer nats is "not worth more than a bare mention" (Kass and Raftery 1995).
+_MIN_DIFFERENCE = 1.0
+_SHARE = 0.5  # Of the time of a fit that has a limit, the search may take so much.
+_SEARCH = "the search for the prior's scale"
 
 
 class LinearParameters(NamedTuple):
@@ -162,28 +176,21 @@ def missing_moments(model, data, theta, n_classes):
     suffices, and a particle far out has one if there is one. The intercept's prior is normal, so
     that it does not go along.
     """
-    prior, X, binary = model.prior, data.X, n_classes == 2
+    prior, p, binary = model.prior, data.X.shape[1], n_classes == 2
     if prior.tail_df > 2.0:
         return ""
-    total, by_class, apart = np.zeros(X.shape[1]), np.zeros((n_classes, X.shape[1])), True
-    far = None
+    total, by_class, apart, far = np.zeros(p), np.zeros((n_classes, p)), True, None
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
-        K, width = 1 if binary else n_classes, X.shape[1] + model.fit_intercept
-        far = far[0, : K * width].reshape(K, width)[:, : X.shape[1]].T
-    shift = model.shift_of(X)
-    for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
-        some, y = X[rows], data.y[rows]
-        in_class = (y > 0 if binary else y)[:, None] == np.arange(n_classes)
-        sign = np.where(in_class, 1.0, -1.0)
-        by_class += sign.T @ some
-        if shift is not None:  # Of sparse rows, whose zeros are all alike.
-            by_class -= np.outer(sign.sum(axis=0), shift)
-            n_zeros = some.shape[0] - np.bincount(some.indices, minlength=X.shape[1])
-            total += n_zeros * np.abs(shift)
-        total += np.asarray(abs(_less(some, shift)).sum(axis=0, dtype=np.float64)).ravel()
+        K, width = 1 if binary else n_classes, p + model.fit_intercept
+        far = far[0, : K * width].reshape(K, width)[:, :p].T
+    for piece in pieces([data], _NUMBERS):
+        X, y, _ = model.design(piece)
+        X, in_class = X[:, :p], (y > 0 if binary else y)[:, None] == np.arange(n_classes)
+        by_class += np.where(in_class, 1.0, -1.0).T @ X
+        total += np.abs(X).sum(axis=0)
         if far is not None:
-            scores = some @ far - (0.0 if shift is None else shift @ far)
+            scores = X @ far
             scores = np.hstack([-scores, scores]) if binary else scores
             others = np.where(in_class, -np.inf, scores).max(axis=1)
             apart = apart and bool(np.all(scores[in_class] > others))
@@ -191,48 +198,33 @@ def missing_moments(model, data, theta, n_classes):
     if far is not None:
         alone |= apart
     missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
-    if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
-        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0), shift), True
+    if not missing and binary and prior.tail_df <= 1.0 and p <= _MAX_PAIRED:
+        missing, only_sd = _n_in_pairs(model, data), True
     if not missing:
         return ""
     moment = "standard deviation" if only_sd else "mean"
     results = "coef_std_ does" if only_sd else "coef_ and coef_std_ do"
     return (
         f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
-        f"{missing} of {X.shape[1]} features have no posterior {moment}, and {results} not converge"
+        f"{missing} of {p} features have no posterior {moment}, and {results} not converge"
     )
 
 
-def _less(X, shift):
-    """Sparse rows less the shift where they have numbers; others, of no shift, as they are."""
-    if shift is None:
-        return X
-    return type(X)((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
+def _n_in_pairs(model, data):
+    """How many features are in a pair whose hyperplane through the origin separates two classes."""
+    p, found = data.X.shape[1], np.zeros(data.X.shape[1], dtype=bool)
 
+    def signed(rows, columns):
+        X, y, _ = model.design((data, rows))
+        return X[:, columns] * np.where(y > 0, 1.0, -1.0)[:, None]
 
-def _n_in_pairs(X, sign, shift):
-    """How many features are in a pair whose hyperplane through the origin separates two classes.
-
-    ``sign`` (n,) is -1 in the one class and 1 in the other; the ``shift`` is to be subtracted.
-    """
-    shift = np.zeros(X.shape[1]) if shift is None else shift
-    first = (_dense(X[:_FIRST_ROWS]) - shift) * sign[:_FIRST_ROWS, None]
-    found = np.zeros(X.shape[1], dtype=bool)
-    for pair in map(list, combinations(range(X.shape[1]), 2)):
-        if _in_half_plane(first[:, pair]) and _in_half_plane(
-            (_columns(X, pair) - shift[pair]) * sign[:, None]
-        ):
-            found[pair] = True
+    first = signed(slice(_FIRST_ROWS), slice(p))
+    for pair in map(list, combinations(range(p), 2)):
+        if _in_half_plane(first[:, pair]):
+            rest = gen_batches(len(data.weight), _ROWS_AT_ONCE)
+            if _in_half_plane(np.concatenate([signed(rows, pair) for rows in rest])):
+                found[pair] = True
     return found.sum()
-
-
-def _columns(X, columns):
-    some = gen_batches(X.shape[0], _ROWS_AT_ONCE)
-    return np.concatenate([_dense(X[rows][:, columns]) for rows in some])
-
-
-def _dense(X):
-    return X.toarray() if issparse(X) else X
 
 
 def _in_half_plane(points):
@@ -263,20 +255,9 @@ def few(names):
 def per_column(name, value, features, n_rows, default, low=-1e30):
     """A number for each coefficient, (n_rows, p); a single number or a str is returned as it is.
 
-    Parameters
-    ----------
-    name : str
-        Of the parameter, for errors.
-    value : float, str, array-like or dict
-        As the user gave it. The keys of a dict are names of columns, or tuples of names.
-    features : sequence of str
-        Names of the columns, (p,).
-    n_rows : int
-        Rows of coefficients: 1, or the number of classes.
-    default : float
-        For columns that a dict does not name.
-    low : float
-        The smallest number allowed; the largest is 1e30.
+    The ``value`` is as the user gave it to the parameter of that ``name``. The keys of a dict are
+    names among the ``features``, or tuples of names; others have the ``default``. Numbers are from
+    ``low`` to 1e30, and there are ``n_rows`` of coefficients: 1, or the number of classes.
     """
     if isinstance(value, str):
         return value
@@ -311,3 +292,95 @@ def _of_dict(name, value, features, default):
                 raise ValueError(f"{name}[{key!r}] must be a number, got {number!r}.")
             out[place[column]] = as_floats(f"{name}[{key!r}]", number)
     return out
+
+
+# ------------------------------------------------------------------- the scale by the evidence
+class ScaleChoice(NamedTuple):
+    """The best scale, its log evidence where known, and what speaks against it ("" if nothing)."""
+
+    scale: float
+    log_evidence: float | None = None
+    warning: str = ""
+
+
+def best_scale(evidence):
+    """Scale in [LOW, HIGH] of the highest evidence, the best of all scales tried.
+
+    A few scales in each decade are tried, then the logarithm of the scale is searched between the
+    neighbours of the best of them. Where an end of the range is as good as the best, to within one
+    nat, the data do not determine the scale, whether the evidence still rises there or is flat: the
+    choice then carries a warning.
+
+    ``evidence`` maps a scale to its log evidence; what is not finite counts as minus infinity.
+    """
+    tried = {}
+
+    def negative_evidence(log_scale):
+        value = float(evidence(float(np.exp(log_scale))))
+        return -value if np.isfinite(value) else np.inf
+
+    ends = np.log([LOW, HIGH])
+    grid = np.linspace(*ends, 1 + int(np.ceil(_PER_DECADE * np.log10(HIGH / LOW))))
+
+    def search(timed):
+        def noted(log_scale):
+            value = timed(log_scale)
+            tried[log_scale] = -value
+            return value
+
+        for log_scale in sorted(grid, key=abs):  # Where time ends it, scales near 1 come first.
+            noted(log_scale)
+        best = max(tried, key=tried.get)
+        if tried[best] > -np.inf:
+            bracket = np.clip([best - (grid[1] - grid[0]), best + (grid[1] - grid[0])], *ends)
+            minimize_scalar(noted, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE})
+
+    best_in_time(search, negative_evidence, _SEARCH)
+    best = max(tried, key=tried.get)
+    if tried[best] == -np.inf:
+        raise ValueError(f"the log evidence is not finite at any scale from {LOW:g} to {HIGH:g}.")
+    known = [end for end in ends if end in tried]  # Of a search without time they may not be.
+    as_good = [f"{np.exp(end):g}" for end in known if tried[best] - tried[end] < _MIN_DIFFERENCE]
+    warning = ""
+    if as_good:
+        warning = (
+            f"the evidence hardly prefers prior_scale={np.exp(best):.3g} to {' or '.join(as_good)}"
+            ", the end of the range searched: the data do not determine the scale"
+        )
+    return ScaleChoice(float(np.exp(best)), float(tried[best]), warning)
+
+
+def scale_by_evidence(make_model, batches, n_particles, rng):
+    """Scale of a model's prior by the evidence that importance sampling gives; see `best_scale`.
+
+    Every scale has the same random numbers. The errors of their evidences are then nearly the same,
+    and do not mislead the search. ``make_model`` maps a scale to a model with that scale of its
+    prior, and there are ``n_particles`` draws in a round.
+    """
+    seed = rng.integers(2**63)
+
+    def evidence(scale):
+        model = make_model(scale)
+        mixture = proposal_components(model, batches, "auto", 1.0)
+        rng = np.random.default_rng(seed)
+        outcome = importance_sample(model, batches, mixture, n_particles, 1.0, rng)
+        return log_evidence(outcome.particles.log_ratio, outcome.pair)[0]
+
+    return best_scale(evidence)
+
+
+def chosen_scale(parameters, rows, response, shift, rng):
+    """`ScaleChoice` by the evidence of `Rows`."""
+    if parameters.prior == "horseshoe":
+        raise ValueError(
+            "prior_scale='evidence' is not for prior='horseshoe', which learns its scales "
+            "itself: set a number."
+        )
+    n_features = rows.data.X.shape[1]
+    with share_of_time(_SHARE), phase("search for the prior's scale"):
+        return scale_by_evidence(
+            lambda scale: linear_model(parameters, n_features, response, scale, shift),
+            rows.whole(),
+            _N_DRAWS,
+            rng,
+        )

@@ -12,8 +12,13 @@ from skpmd._base.steps import Records, bar_of_rounds
 from skpmd._runtime.threads import in_order
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
-from skpmd.linear._posterior import GaussianPosterior
-from skpmd.linear._products import logit_moments, products, weighted_squares, weighted_sum
+from skpmd.linear._posterior import (
+    GaussianPosterior,
+    logit_moments,
+    products,
+    weighted_squares,
+    weighted_sum,
+)
 
 COVARIANCE_TYPES = ("auto", "full", "diag")
 NO_PARTS = (

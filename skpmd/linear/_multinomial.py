@@ -3,13 +3,23 @@
 from functools import partial
 
 import numpy as np
+from numba import njit
 from scipy.special import softmax
 
 from skpmd._runtime.threads import add_up, in_order
 from skpmd.linear._design import LinearModel, cubed, normal_nodes
-from skpmd.linear._kernels import add_log_softmax, expected_softmax
-from skpmd.linear._kernels_single import softmax_slopes
+from skpmd.linear._kernels import (
+    AT_ONCE,
+    KERNEL,
+    LANES,
+    exponential,
+    logarithm,
+    single_exponential,
+)
 from skpmd.linear._priors import precision_matrix
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ROUNDING = np.float32(1e-6)  # So much of a variance is rounding.
 
 
 class SoftmaxModel(LinearModel):
@@ -30,8 +40,7 @@ class SoftmaxModel(LinearModel):
         """Coefficients less their mean over the classes, which the data do not see; see `Model`."""
         if not self.prior.has_gaussian:
             return theta  # Coefficients are not linear in theta.
-        rows = theta.reshape(len(theta), self.n_classes, -1)
-        return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
+        return less_mean(theta, self.n_classes)
 
     def add_log_likelihoods(self, table, y, weight, total, differentiate=False):
         """Add weighted sums of log softmax(z)[y]; see `LinearModel`."""
@@ -151,6 +160,12 @@ class SoftmaxModel(LinearModel):
         return in_order(of, self._designs(batches))
 
 
+def less_mean(theta, K):
+    """K rows of coefficients (m, K w) less their mean over the classes."""
+    rows = theta.reshape(len(theta), K, -1)
+    return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
+
+
 def _logit_covariance(X, cov, K):
     """Lower triangles of the covariances of the K logits of each row, shape (n, K, K)."""
     spread = np.zeros((len(X), K, K))
@@ -159,3 +174,274 @@ def _logit_covariance(X, cov, K):
         for other in range(k + 1):
             spread[:, k, other] = np.einsum("ij,ij->i", X @ blocks[k, :, other], X)
     return spread
+
+
+# ------------------------------------------------------------------- kernels
+@njit(**KERNEL)
+def add_log_softmax(table, label, weight, total, differentiate):
+    """Add sum_n weight_n * log softmax(table[i, :, n])[label_n] to total[i].
+
+    With ``differentiate`` the table becomes the derivative of that sum by its entries,
+    weight_n (1{k = label_n} - p_k). Rows are summed in lanes, that is in a fixed order.
+    """
+    m, n_classes, n = table.shape
+    top, mass, work = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    chosen, lanes, scratch = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    for i in range(m):
+        lanes[:] = 0.0
+        for start in range(0, n, LANES):
+            stop = min(start + LANES, n)
+            length = stop - start
+            y = label[start:stop]
+            w = weight[start:stop]
+            top[:] = -np.inf
+            mass[:] = 0.0
+            for k in range(n_classes):
+                z = table[i, k, start:stop]
+                for j in range(length):
+                    top[j] = max(top[j], np.float64(z[j]))
+            for j in range(length):
+                chosen[j] = table[i, y[j], start + j] - top[j]
+            for k in range(n_classes):
+                z = table[i, k, start:stop]
+                for j in range(length):
+                    work[j] = z[j] - top[j]
+                exponential(work, scratch, length)
+                for j in range(length):
+                    mass[j] += work[j]
+                if differentiate:
+                    # Numba compiles an assignment of an array to a slice for seconds.
+                    for j in range(length):
+                        z[j] = work[j]
+            if differentiate:
+                for k in range(n_classes):
+                    z = table[i, k, start:stop]
+                    for j in range(length):
+                        z[j] *= -w[j] / mass[j]
+                for j in range(length):
+                    table[i, y[j], start + j] += w[j]
+            logarithm(mass, work, scratch, length)
+            for j in range(length):
+                lanes[j] += w[j] * (chosen[j] - mass[j])
+        subtotal = 0.0
+        for j in range(LANES):
+            subtotal += lanes[j]
+        total[i] += subtotal
+
+
+@njit(**KERNEL)
+def expected_softmax(centre, spread, nodes):
+    """E[p_k] and E[p_k p_l] with p = softmax(z) and z ~ N(centre, spread), for each row.
+
+    Only the lower triangles of the spread and of E[p_k p_l] are used. The Cholesky factor
+    overwrites the spread; that of a singular spread stops at its rank.
+    """
+    n, n_classes = centre.shape
+    size = nodes.shape[1]
+    first = np.empty((n, n_classes))
+    second = np.empty((n, n_classes, n_classes))
+    p = np.empty((n_classes, size))
+    top, mass, scratch = np.empty(size), np.empty(size), np.empty(size)
+    for i in range(n):
+        chol = spread[i]
+        for k in range(n_classes):
+            for column in range(k + 1):
+                rest = chol[k, column]
+                for j in range(column):
+                    rest -= chol[k, j] * chol[column, j]
+                if column == k:
+                    chol[k, k] = np.sqrt(max(rest, 0.0))
+                else:
+                    pivot = chol[column, column]
+                    chol[k, column] = rest / pivot if pivot > 1e-7 else 0.0
+        top[:] = -np.inf
+        for k in range(n_classes):
+            p[k] = centre[i, k]
+            for column in range(k + 1):
+                if chol[k, column] != 0.0:  # Most entries are zero where logits are independent.
+                    for j in range(size):
+                        p[k, j] += chol[k, column] * nodes[column, j]
+            for j in range(size):
+                top[j] = max(top[j], p[k, j])
+        mass[:] = 0.0
+        for k in range(n_classes):
+            for j in range(size):
+                p[k, j] -= top[j]
+            exponential(p[k], scratch, size)
+            for j in range(size):
+                mass[j] += p[k, j]
+        for k in range(n_classes):
+            total = 0.0
+            for j in range(size):
+                p[k, j] /= mass[j]
+                total += p[k, j]
+            first[i, k] = total / size
+            for other in range(k):
+                total = 0.0
+                for j in range(size):
+                    total += p[k, j] * p[other, j]
+                second[i, k, other] = total / size
+    return first, second
+
+
+@njit(**KERNEL)
+def softmax_slopes(table, label, weight):
+    """Replace float32 logits (m, K, n) by weight_n (1{k = label_n} - p_k), as `sigmoid_slopes`."""
+    m, n_classes, n = table.shape
+    top, mass = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    scratch = np.empty(LANES, np.float32)
+    for i in range(m):
+        for start in range(0, n, LANES):
+            stop = min(start + LANES, n)
+            length = stop - start
+            w = weight[start:stop]
+            top[:length] = table[i, 0, start:stop]
+            mass[:] = _ZERO
+            for k in range(1, n_classes):
+                z = table[i, k, start:stop]
+                for j in range(length):
+                    top[j] = max(top[j], z[j])
+            for k in range(n_classes):
+                z = table[i, k, start:stop]
+                for j in range(length):
+                    z[j] -= top[j]
+                single_exponential(z, scratch, length)
+                for j in range(length):
+                    mass[j] += z[j]
+            for j in range(length):
+                mass[j] = -w[j] / mass[j]
+            for k in range(n_classes):
+                z = table[i, k, start:stop]
+                for j in range(length):
+                    z[j] *= mass[j]
+            for j in range(length):
+                table[i, label[start + j], start + j] += w[j]
+
+
+@njit(**KERNEL)
+def average_softmaxes(table, centre, weight, averages):
+    """Averages (K, n) of softmax(z) over particles i, z_ikn = centre_kn + table_ikn.
+
+    As `average_sigmoids`; the table (m, K, n) is overwritten.
+    """
+    m, n_classes, n = table.shape
+    top, factor = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    scratch = np.empty(LANES, np.float32)
+    sums = np.empty((n_classes, LANES), np.float32)
+    averages[:] = 0.0
+    for start in range(0, n, LANES):
+        stop = min(start + LANES, n)
+        length = stop - start
+        for first in range(0, m, AT_ONCE):
+            sums[:] = _ZERO
+            for i in range(first, min(m, first + AT_ONCE)):
+                for k in range(n_classes):
+                    z, c = table[i, k, start:stop], centre[k, start:stop]
+                    for j in range(length):
+                        z[j] += c[j]
+                        top[j] = z[j] if k == 0 else max(top[j], z[j])
+                        factor[j] = _ZERO
+                for k in range(n_classes):
+                    z = table[i, k, start:stop]
+                    for j in range(length):
+                        z[j] -= top[j]
+                    single_exponential(z, scratch, length)
+                    for j in range(length):
+                        factor[j] += z[j]
+                for j in range(length):
+                    factor[j] = weight[i] / factor[j]
+                for k in range(n_classes):
+                    z, total = table[i, k, start:stop], sums[k]
+                    for j in range(length):
+                        total[j] += z[j] * factor[j]
+            for k in range(n_classes):
+                for j in range(length):
+                    averages[k, start + j] += sums[k, j]
+
+
+@njit(**KERNEL)
+def _factorise(spread, d, n):
+    """Cholesky factors in place of the lower triangles (d (d + 1) / 2, n) of n matrices.
+
+    Coordinates that those before them determine have columns of zeros.
+    """
+    inverse = np.empty((d, LANES), np.float32)
+    for k in range(d):
+        row = k * (k + 1) // 2
+        own, bound = spread[row + k], inverse[k]
+        for j in range(n):
+            bound[j] = own[j] * _ROUNDING
+        for c in range(k + 1):
+            column = c * (c + 1) // 2
+            rest = spread[row + c]
+            for i in range(c):
+                a, b = spread[row + i], spread[column + i]
+                for j in range(n):
+                    rest[j] -= a[j] * b[j]
+            if c < k:
+                scale = inverse[c]
+                for j in range(n):
+                    rest[j] *= scale[j]
+        for j in range(n):
+            root = np.sqrt(own[j]) if own[j] > bound[j] else _ZERO
+            own[j] = root
+            bound[j] = _ONE / root if root > _ZERO else _ZERO
+
+
+@njit(**KERNEL)
+def average_normal_softmaxes(centre, spread, nodes, averages):
+    """Averages (K, n) of softmax(z) where z has a normal distribution, for n <= 128 rows.
+
+    ``centre`` (K, n) has the means of z, ``spread`` (K (K - 1) / 2, n) the lower triangles of the
+    covariances of z_k - z_K, k < K, which are overwritten. The normal distribution is represented
+    by the columns of ``nodes`` (K - 1, m) and their mirror images. All are float32 but the
+    averages.
+    """
+    n_classes, n = centre.shape
+    d, m = nodes.shape
+    shift, z = np.empty((d, LANES), np.float32), np.empty((n_classes, LANES), np.float32)
+    top, factor = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    scratch = np.empty(LANES, np.float32)
+    sums = np.empty((n_classes, LANES), np.float32)
+    share = np.float32(0.5 / m)
+    _factorise(spread, d, n)
+    averages[:] = 0.0
+    for first in range(0, m, AT_ONCE):
+        sums[:] = _ZERO
+        for i in range(first, min(m, first + AT_ONCE)):
+            for k in range(d):
+                total = shift[k]
+                for c in range(k + 1):
+                    node, one = nodes[c, i], spread[k * (k + 1) // 2 + c]
+                    if c == 0:
+                        for j in range(n):
+                            total[j] = one[j] * node
+                    else:
+                        for j in range(n):
+                            total[j] += one[j] * node
+            for side in range(2):
+                sign = _ONE if side == 0 else -_ONE
+                for j in range(n):
+                    z[d, j] = top[j] = centre[d, j]
+                    factor[j] = _ZERO
+                for k in range(d):
+                    own, c, s = z[k], centre[k], shift[k]
+                    for j in range(n):
+                        own[j] = c[j] + sign * s[j]
+                        top[j] = max(top[j], own[j])
+                for k in range(n_classes):
+                    own = z[k]
+                    for j in range(n):
+                        own[j] -= top[j]
+                    single_exponential(own, scratch, n)
+                    for j in range(n):
+                        factor[j] += own[j]
+                for j in range(n):
+                    factor[j] = share / factor[j]
+                for k in range(n_classes):
+                    own, total = z[k], sums[k]
+                    for j in range(n):
+                        total[j] += own[j] * factor[j]
+        for k in range(n_classes):
+            for j in range(n):
+                averages[k, j] += sums[k, j]

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skpmd._base.options import posterior_of_prior
-from skpmd._base.utils import warn
+from skpmd._base.utils import fill_docstrings, warn
 from skpmd._base.validation import (
     checked_weights,
     encode,
@@ -21,14 +21,15 @@ from skpmd._typing import ArrayLike, FilePath, Seed
 from skpmd.linear._class_estimator import LinearClassifier
 from skpmd.linear._families import Cumulative
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
-from skpmd.linear._make_model import LinearParameters, few
+from skpmd.linear._make_model import few
 from skpmd.linear._ordinal_predict import OrdinalPredictions
 from skpmd.linear._response import Distribution
-from skpmd.linear._role_estimator import RoleColumns
+from skpmd.linear._row_estimator import RowStatements
+from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 
-class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassifier):
+class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClassifier):
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
@@ -52,13 +53,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     slopes : dict of str or int to list of one str or int, default=None
         Columns, three at most, with coefficients that are different in each group, such as
         ``{"school": ["hours", "age"]}``.
-    group_prior_scale : float, default=2.5
-        Scale of the half-Student-t(3) prior of standard deviations of groups' effects, in units as
-        of coefficients under ``scale="auto"``. Correlations are uniform, LKJ(1).
-    groups_at : {"own", "population"}, default="own"
-        What predictions take for the effects of groups. ``"own"``: those of the row's group, given
-        its rows in the fit; of a new or missing group they are averaged over the population.
-        ``"population"``: zero.
+    <groups>
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
         Prior on each coefficient, as in `BayesianLogisticRegressionPMD`. An earlier posterior,
         ``fitted.posterior_``, of the same classes, makes yesterday's posterior today's prior. The
@@ -77,49 +72,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the linear
         predictor per standard deviation of a column. Columns are centred inside. None: the literal
         prior, per unit of the given columns, and cutpoints where all of them are zero.
-    proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from. ``"prior"`` uses only values of the
-        likelihood: stochastic mirror steps with rejuvenation, Algorithm 1 of the paper.
-    moves : {"auto", "always", "never"}, default="auto"
-        When to use Hamiltonian moves along gradients of the posterior.
-    n_particles : int, default=4000
-        Number of particles drawn in a round.
-    max_iter : int, default=5
-        Number of passes of stochastic steps.
-    batch_size : int or "auto", default="auto"
-        Rows in a batch; ``"auto"`` is min(n, 1000).
-    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        gamma_t = step_size / (step_offset + t**step_decay), capped at 1.
-    rejuvenation : {"ess", "always", "never"}, default="ess"
-        When stochastic steps rejuvenate the particles.
-    ess_threshold : float in [0, 1), default=0.5
-        Effective sample size, as a share of the particles, below which a step is divided into
-        substeps and the particles are rejuvenated.
-    bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width of a rejuvenation.
-    reweight : bool, default=True
-        Whether particles are weighted by the posterior on all data.
-    total_samples : float or None, default=None
-        For `partial_fit`: None means a stream, in which each row counts once. A number is the
-        number of rows of a data set over which several passes may be made.
-    half_life : float or None, default=None
-        For `partial_fit`: number of rows after which a row of a stream counts half.
-    forgetting : float in [0, 0.2], default=0.0
-        The same as a share: the fraction of the past that each new row discounts.
-    warm_start : bool, default=False
-        Whether the stochastic steps of `fit` start where the last fit ended.
-    temperature : float, default=1.0
-        The posterior is proportional to prior * likelihood^(1 / temperature).
-    max_time : float or None, default=None
-        Seconds after which `fit` ends at its next complete state, with a ``ConvergenceWarning``.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress, and from which the same fit continues after a crash.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. No digit of a result depends on it.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress.
+    <proposals>
+    <particles>
+    <calls>
 
     Attributes
     ----------
@@ -135,18 +90,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         ``cor[school:hours]``.
     group_effects_ : EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
-    prior_scale_ : float or ndarray of shape (n_coefficients,)
-        Scale of the prior, in the units that ``scale`` says.
-    log_evidence_ : float
-        Log marginal likelihood, with ``reweight=True`` and ``temperature=1``.
-    n_iter_ : int
-        Number of rounds of reweighting and checks of chains, or of passes.
-    history_, diagnostics_ : dict
-        Records and certificate of the fit, as in `BayesianLogisticRegressionPMD`.
-    out_of_time_ : bool
-        Whether the last call ended because of ``max_time``.
-    n_features_in_ : int
-        Number of columns of X, those of roles included.
+    <results>
     feature_names_in_ : ndarray of shape (n_columns,)
         Names of the columns, where X has them.
 
@@ -266,12 +210,11 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         self.random_state = random_state
         self.verbose = verbose
 
-    def _given_rows(self, X, y, sample_weight, response=None, is_part=False, classes=None):
-        """Checked `Rows` in given columns, and the `Distribution`; see `LinearEstimator`."""
-        is_ordered = self.categories is not None or _is_ordered(y)
-        named = self._named_classes(y, classes, response is not None, is_part)
-        X, labels = self._coded(X, self._known_labels(response))
-        X, y = self._checked_rows(X, y, reset=response is None)
+    def _targets(self, X, y, sample_weight, known, response, is_part, classes=None):
+        """Codes, weights and the `Distribution`; see `LinearEstimator`."""
+        given, y = y
+        is_ordered = self.categories is not None or _is_ordered(given)
+        named = self._named_classes(given, classes, response is not None, is_part)
         if named is None:
             _, named = encode(y)
         if response is None and not is_ordered and isinstance(named[0], str):
@@ -283,15 +226,10 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
             )
         self.classes_ = named
         codes = self._numbers(y)
-        X, offset, _, groups = self._split(X)
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
-        weight = self._counted(weight)
-        given = X, groups, labels, weight, is_part
-        response = response or Distribution(Cumulative(len(named)))
-        groups, response = self._in_groups_of(response, *given)
         if not isinstance(self.prior, str):
             self._check_prior(len(named))
-        return self._rows_of(X, codes, weight, groups, offset=offset), response
+        return codes, self._counted(weight), response or Distribution(Cumulative(len(named)))
 
     def _named_classes(self, y, classes, is_known, is_part):
         """Labels in their order, (n_classes,); None where they are those that y has.
@@ -339,9 +277,13 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
 
     def _parameters(self):
         """Parameters of linear models; there is no intercept."""
-        given = {"covariance_type": "full", "prior_scale": self._scale_of_prior(1.0)}
-        given |= {"fit_intercept": False, "intercept_prior_scale": 1.0, **self._of_groups()}
-        return self._record(LinearParameters, **given)
+        return self._linear_parameters(
+            covariance_type="full", prior_scale=self._scale_of_prior(1.0),
+            fit_intercept=False, intercept_prior_scale=1.0,
+        )  # fmt: skip
+
+
+fill_docstrings(TEXTS, BayesianOrdinalClassifierPMD)
 
 
 def _is_ordered(y):

@@ -17,7 +17,7 @@ from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
 from skpmd.linear._family import exponentials
 from skpmd.linear._family_kernels import average_cumulative
-from skpmd.linear._kernels_single import LANES
+from skpmd.linear._kernels import LANES
 
 _FAR = 300.0  # Probabilities of predictors that are further from zero are averaged in logs.
 
@@ -117,9 +117,6 @@ class OrderedPredictions:
         return self._draw(X, n, rng, np.arange(n))
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
-            return self._rows_given_groups(model, theta, batch, codes)[0]
         codes = self._numbers(y).astype(np.int64)
         b, cut = self._parts(self.posterior_.particles if draws is None else draws)
         edge = np.full((len(cut), 1), np.inf)

@@ -140,10 +140,8 @@ class ClassPredictions(OrderedPredictions):
             theta = own_particles(posterior)[some][chosen]
         given = theta, self._state.fit_intercept, len(self.classes_), self._units
         for X in sides:
-            X, effects, found = self._validated(X).astype(np.float64), None, MeanDraws(by)
-            if self._groups_of_fit is not None:
-                X, *_, codes = self._split(X)
-                effects = self._effects_of(X, codes)
+            X, _, effects = self._known(self._validated(X).astype(np.float64))
+            found = MeanDraws(by)
             if effects is not None:
                 effects = effects.drawn(len(chosen), np.random.default_rng(0), chosen)[1]
             for rows, table in _logit_tables(X, *given, effects, _CACHED):
@@ -155,10 +153,7 @@ class ClassPredictions(OrderedPredictions):
     def _draw(self, X, n_samples, rng):
         if self._are_ordered:
             return super()._draw(X, n_samples, rng)
-        X, theta, effects = self._validated(X), None, None
-        if self._groups_of_fit is not None:
-            X, *_, codes = self._split(X)
-            effects = self._effects_of(X, codes)
+        X, _, effects = self._known(self._validated(X))
         if effects is None:
             theta = self._own(self.posterior_.sample(n_samples, rng))
         else:
@@ -219,8 +214,6 @@ class ClassPredictions(OrderedPredictions):
         return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _log_likelihoods(self, X, y, draws):
-        if self._groups_of_fit is not None:
-            return super()._log_likelihoods(X, y, draws)
         codes = encode_known(y, self.classes_).astype(int)
         theta = self._own(draws)
         out = np.empty((len(theta), len(codes)))
@@ -229,9 +222,9 @@ class ClassPredictions(OrderedPredictions):
             out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
         return out
 
-    def _refuse_large(self, X, reset):
-        if reset or getattr(self, "_state", None) is None or self._groups_of_fit is not None:
-            super()._refuse_large(X, reset)
+    def _refuse_large(self, X):
+        if getattr(self, "_state", None) is None or self._groups_of_fit is not None:
+            super()._refuse_large(X)
         else:
             refuse_far(X, self._units, X.dtype)
 
@@ -277,11 +270,9 @@ class ClassPredictions(OrderedPredictions):
 
     def _reduced(self, X, reduce):
         """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
-        points, dtype, effects = self.posterior_, X.dtype, None
-        points = points if isinstance(points, GaussianPosterior) else own_particles(points)
-        if self._groups_of_fit is not None:
-            X, *_, codes = self._split(X)
-            effects, points = self._effects_of(X, codes), points[self._particles_averaged[0]]
+        points, dtype, (X, _, effects) = self.posterior_, X.dtype, self._known(X)
+        if not isinstance(points, GaussianPosterior):
+            points = own_particles(points)[self._particles_averaged[0]]
         fit_intercept, n_classes = self._state.fit_intercept, len(self.classes_)
         tables = _logit_tables(X, points, fit_intercept, n_classes, self._units, effects)
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)

@@ -82,13 +82,7 @@ def precision_matrix(precision):
 
 
 class NormalPrior(Prior):
-    """Independent normal prior; the mode is that of an L2 penalty with C = scale^2.
-
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Standard deviation of each coordinate.
-    """
+    """Independent normal prior; the mode is that of an L2 penalty with C = scale^2."""
 
     def __init__(self, scale):
         super().__init__(scale)
@@ -117,10 +111,7 @@ class NormalPrior(Prior):
 class LaplacePrior(Prior):
     """Independent Laplace (double exponential) prior; its mode is the lasso's, with C = scale.
 
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Mean absolute value of each coordinate; its standard deviation is sqrt(2) times that.
+    The scale is the mean absolute value; the standard deviation is sqrt(2) times that.
     """
 
     def sample(self, rng, m):
@@ -157,15 +148,7 @@ class LaplacePrior(Prior):
 
 
 class StudentTPrior(Prior):
-    """Independent Student t prior, Cauchy at df = 1.
-
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Scale of each coordinate.
-    df : float
-        Degrees of freedom.
-    """
+    """Independent Student t prior of ``df`` degrees of freedom, Cauchy at 1."""
 
     def __init__(self, scale, df):
         super().__init__(scale)
@@ -220,15 +203,7 @@ class StudentTPrior(Prior):
 
 
 class ShiftedPrior(Prior):
-    """Another prior, about a centre of its own.
-
-    Parameters
-    ----------
-    prior : Prior
-        About zero.
-    loc : ndarray of shape (d,)
-        The centre.
-    """
+    """Another prior, which is about zero, about ``loc`` (d,)."""
 
     def __init__(self, prior, loc):
         super().__init__(prior.scale)
@@ -255,13 +230,8 @@ class ShiftedPrior(Prior):
 class ProductPrior(Prior):
     """Different priors on different coordinates: an intercept apart from the coefficients, say.
 
-    Parameters
-    ----------
-    parts : sequence of (index, Prior)
-        Coordinates (a slice or an array of integers) and the prior on them. Together they name
-        each coordinate once.
-    d : int
-        Number of coordinates.
+    ``parts`` are pairs of coordinates, a slice or an array of integers, and the prior on them;
+    together they name each of d coordinates once.
     """
 
     def __init__(self, parts, d):
@@ -297,6 +267,31 @@ class ProductPrior(Prior):
         """That of each part; see `Prior`."""
         out = np.empty(len(mean))
         return self._joined(out, lambda at, prior: prior.expected_third(mean[at], sd[at]))
+
+
+class TiltedPrior(Prior):
+    """A prior times the normal likelihood of some rows, an `Expansion`, up to a constant."""
+
+    def __init__(self, prior, rest):
+        super().__init__(prior.scale)  # All tails are normal now.
+        self.prior, self.rest = prior, rest
+
+    def log_density(self, theta):
+        """Log density, not normalised; see `Prior`."""
+        return self.prior.log_density(theta) + self.rest.value(theta)
+
+    def gradient(self, theta):
+        return self.prior.gradient(theta) + self.rest.gradient(theta)
+
+    def expected(self, mean, sd):
+        """Those of the prior and of the quadratic, which are exact; see `Prior`."""
+        gradient, precision = self.prior.expected(mean, sd)
+        gradient = gradient + self.rest.gradient(mean)
+        return gradient, precision_matrix(precision) + self.rest.precision
+
+    def expected_third(self, mean, sd):
+        """That of the prior: a quadratic has none; see `Prior`."""
+        return self.prior.expected_third(mean, sd)
 
 
 class MarginalPrior:

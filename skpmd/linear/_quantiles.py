@@ -152,27 +152,10 @@ def search(score, target, start, slope, is_count, close=_CLOSE):
 
     Secant steps within brackets. What a row comes to does not depend on other rows.
 
-    Parameters
-    ----------
-    score : callable
-        Of places (a,) and of the rows (a,) that these belong to; scores (a,).
-    target : float
-        Score that is sought.
-    start, slope : ndarray of shape (r,)
-        Places to begin at, and the first guess of their derivative by scores.
-    is_count : bool
-        Whether only places of counts are allowed.
-    close : float
-        Difference of scores at which a search that is not for counts ends.
-
-    Returns
-    -------
-    u : ndarray of shape (r,)
-        The places.
-    slope : ndarray of shape (r,)
-        The last derivatives.
-    margin : ndarray of shape (r,)
-        Least difference, in probability, of the target and of the scores on both sides of a count.
+    ``score`` takes places (a,) and the rows (a,) that these belong to. A search begins at ``start``
+    (r,) with a guess of derivatives by scores, ``slope`` (r,), and if it is not for counts, it ends
+    where scores are as ``close``. The last derivatives (r,) come second, and then the least
+    difference, in probability, of the target and of the scores on both sides of a count (r,).
     """
     n = len(start)
     u, slope, margin = start.copy(), slope.copy(), np.ones(n)

@@ -12,8 +12,7 @@ from skpmd._export import Variable
 from skpmd._rows.rows import Rows, stacked_rows
 from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._column_scale import Units
-from skpmd.linear._crossed import CrossedModel
-from skpmd.linear._crossed_normal import CrossedNormal
+from skpmd.linear._crossed import CrossedModel, CrossedNormal
 from skpmd.linear._design import n_logits
 from skpmd.linear._family import LINKS, Family
 from skpmd.linear._glm import GeneralisedLinearModel
@@ -41,6 +40,11 @@ class Classes(NamedTuple):
     def n_rows(self):
         """Rows of coefficients."""
         return n_logits(len(self.labels))
+
+    @property
+    def groups(self):
+        """`ClassGroups`, or None."""
+        return None if self.family is None else self.family.groups
 
     @property
     def n_dispersions(self):
@@ -82,8 +86,8 @@ class Classes(NamedTuple):
         return found, coords
 
     def units(self, scale):
-        """What dispersions are per, (k,): logits have no unit."""
-        return np.ones(self.n_dispersions)
+        """What dispersions are per, (k,), where columns are in units of ``scale``."""
+        return self.groups.units(1.0, scale)
 
     def described(self, scale):
         """The priors of dispersions, in words."""
@@ -91,7 +95,7 @@ class Classes(NamedTuple):
 
     def frame(self, units):
         """Of a posterior that is found in these `Units` of columns, or None."""
-        return units if self.family is None else ClassFrame(units, self)
+        return units if self.family is None else Frame(units, self)
 
     def given_units(self, n_features, fit_intercept):
         """`Units` of columns that are taken as they are: None, but that a frame has some."""
@@ -173,6 +177,11 @@ class Distribution(NamedTuple):
     def has_cutpoints(self):
         """See `Classes`."""
         return self.family.has_cutpoints
+
+    @property
+    def groups(self):
+        """`Groups` or `Factors`, or None."""
+        return self.family.groups
 
     @property
     def n_dispersions(self):
@@ -273,38 +282,47 @@ class Distribution(NamedTuple):
 class Frame(NamedTuple):
     """What takes coordinates of a fit to given units: columns, y, and dispersions from logarithms.
 
-    Outward is to those of the fit, as `skpmd.engine.edges` has it. The intercept stays at the
-    columns' centres.
+    Outward is to those of the fit, as `skpmd.engine.edges` has it. An intercept stays at the
+    columns' centres; those of several classes are where columns are zero, as in `Units`.
     """
 
     columns: Units
-    response: Distribution
+    response: Distribution | Classes
 
     def inward(self, u):
         """Coordinates as given, (..., d), of those of the fit."""
-        out, (slopes, intercept, phi) = np.array(u, dtype=np.float64), self._places
+        phi, dispersions = self._places[2], self.response.family.dispersions
+        out = self.columns.inward(u) if self._are_classes else self._with_centres(u)
+        out[..., phi] = dispersions.natural(out[..., phi])
+        out[..., phi] *= self.response.units(self.columns.scale)
+        return out
+
+    def _with_centres(self, u):
+        out, (slopes, intercept, _) = np.array(u, dtype=np.float64), self._places
         unit = self.response.unit
-        out[..., phi] = self.response.family.dispersions.natural(out[..., phi])
         out[..., slopes] *= unit / self.columns.scale
         out[..., intercept] = self._location + unit * out[..., intercept]
-        out[..., phi] *= self.response.units(self.columns.scale)
         return out
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
-        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
-        unit = self.response.unit
+        slopes, intercept, phi = self._places
+        unit, dispersions = self.response.unit, self.response.family.dispersions
+        if self._are_classes:
+            out = self.columns.outward(theta)
+        else:
+            out = np.array(theta, dtype=np.float64)
+            out[..., slopes] *= self.columns.scale / unit
+            out[..., intercept] = (out[..., intercept] - self._location) / unit
         out[..., phi] /= self.response.units(self.columns.scale)
-        out[..., phi] = self.response.family.dispersions.standard(out[..., phi])
-        out[..., slopes] *= self.columns.scale / unit
-        out[..., intercept] = (out[..., intercept] - self._location) / unit
+        out[..., phi] = dispersions.standard(out[..., phi])
         return out
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of given coordinates by those of the fit, (m,)."""
         (*_, phi), family = self._places, self.response.family
         n_units = phi.start + (1 if family.is_real else 0)
-        linear = n_units * np.log(self.response.unit) - np.log(self.columns.scale).sum()
+        linear = n_units * np.log(self.response.unit) + self.columns.log_jacobian(u)
         if family.groups is not None:
             units = family.groups.units(self.response.unit, self.columns.scale)
             linear += np.log(units).sum()
@@ -313,7 +331,7 @@ class Frame(NamedTuple):
     def within(self, theta):
         """Whether points (m, d) have coordinates of a fit."""
         phi, n = theta[..., self._places[2]], self.response.n_own
-        own, groups = phi[..., :n], self.response.family.groups
+        own, groups = phi[..., :n], self.response.groups
         if self.response.has_cutpoints:
             own = np.diff(own, axis=-1)
         inside = (own > 0.0).all(axis=-1)
@@ -321,6 +339,8 @@ class Frame(NamedTuple):
 
     def moved(self, theta, other):
         """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
+        if self._are_classes:
+            return theta
         out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
         gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
         out[..., intercept] += gap
@@ -334,6 +354,8 @@ class Frame(NamedTuple):
 
     def of(self, places):
         """The frame of the coordinates at some places; None where these are not all, in order."""
+        if self._are_classes:
+            return None
         slopes, _, phi = self._places
         places, after = np.asarray(places).reshape(-1), np.arange(slopes.stop, phi.stop)
         n = len(places) - len(after)
@@ -343,6 +365,10 @@ class Frame(NamedTuple):
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
+        if self._are_classes:
+            out = self.columns.described(names)
+            out[self._places[2]] = self.response.groups.described
+            return out
         at_means = "where columns are at their means"
         out = ["per unit of the column"] * len(self.columns.scale)
         out += [at_means] * self.columns.fit_intercept
@@ -355,66 +381,19 @@ class Frame(NamedTuple):
         return out + ["log of a scale"] * (len(names) - len(out))
 
     @property
+    def _are_classes(self):
+        return self.response.n_rows > 1
+
+    @property
     def _location(self):
         return self.response.centre + self.response.location
 
     @property
     def _places(self):
-        """Slices of slopes, of the intercept and of dispersions."""
+        """Slices of slopes and the intercept, where there is one row, and of dispersions."""
         p = len(self.columns.scale)
-        w = p + self.columns.fit_intercept
+        w = self.response.n_rows * (p + self.columns.fit_intercept)
         return slice(0, p), slice(p, w), slice(w, w + self.response.n_dispersions)
-
-
-class ClassFrame(NamedTuple):
-    """The same of `Classes` with effects of groups, whose intercepts are where columns are zero."""
-
-    columns: Units
-    response: Classes
-
-    def inward(self, u):
-        """See `Frame`."""
-        out = self.columns.inward(u)
-        out[..., self._sds] = self.response.family.dispersions.natural(out[..., self._sds])
-        return out
-
-    def outward(self, theta):
-        """See `Frame`."""
-        out = self.columns.outward(theta)
-        out[..., self._sds] = self.response.family.dispersions.standard(out[..., self._sds])
-        return out
-
-    def log_jacobian(self, u):
-        """See `Frame`."""
-        of_sds = self.response.family.dispersions.log_jacobian(u[..., self._sds])
-        return self.columns.log_jacobian(u) + of_sds
-
-    def within(self, theta):
-        """See `Frame`."""
-        return (theta[..., self._sds] > 0.0).all(axis=-1)
-
-    def moved(self, theta, other):
-        """As they are; see `Units`."""
-        return theta
-
-    def since(self, other):
-        """See `Frame`."""
-        return Between(other, self)
-
-    def of(self, places):
-        """None: there is no frame of some of the coordinates alone."""
-
-    def described(self, names):
-        """See `Frame`."""
-        out = self.columns.described(names)
-        out[self._sds] = self.response.family.groups.described
-        return out
-
-    @property
-    def _sds(self):
-        k, columns = self.response.n_dispersions, self.columns
-        first = columns.n_rows * (len(columns.scale) + columns.fit_intercept)
-        return slice(first, first + k)
 
 
 class Between(NamedTuple):

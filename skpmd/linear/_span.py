@@ -8,7 +8,6 @@ as there are rows, which is found as any posterior, and one of the prior.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from skpmd._rows.rows import Rows, without_copies
 from skpmd._rows.table import is_in_memory
@@ -16,7 +15,7 @@ from skpmd.linear._design import LinearModel
 from skpmd.linear._priors import NormalPrior
 
 _MIN_GAIN = 1.25  # So many times as many columns as rows are worth a decomposition.
-_FEWEST = 64  # Of fewer columns weights settle what there is.
+FEWEST = 64  # Of fewer columns weights settle what there is.
 _MAX_COPIES = 4  # Of more rows a column none are looked for.
 
 
@@ -49,12 +48,11 @@ def span_of(model, rows, rng):
     if not (is_in_memory(X) and isinstance(prior, NormalPrior)) or model.n_logits > 1:
         return None
     n, p = X.shape
-    if p < _FEWEST or n > _MAX_COPIES * p or rows.data.group is not None:
+    if n > _MAX_COPIES * p or rows.data.group is not None:
         return None
-    shift, X = model.shift_of(X), X.toarray() if issparse(X) else X
-    scaled = (X - (0.0 if shift is None else shift)) * prior.scale[:p]
+    scaled = model.design((rows.data, slice(None)))[0][:, :p] * prior.scale[:p]
     # Copies of a row are its weight.
-    data, _ = without_copies(rows.data._replace(X=scaled.astype(np.float64, copy=False)))
+    data, _ = without_copies(rows.data._replace(X=scaled))
     if p < _MIN_GAIN * len(data.weight):
         return None
     left, values, basis = np.linalg.svd(data.X, full_matrices=False)

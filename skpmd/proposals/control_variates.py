@@ -24,7 +24,7 @@ from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import random_draws, weights
 from skpmd.engine.variational import Gaussian, chol_of_inverse, laplace
 
-_FEWEST = 4000  # Rows from which it may pay,
+FEWEST = 4000  # Rows from which it may pay,
 _LARGEST = 0.25  # and the share of them that is looked at instead, at most.
 # Searches for the mode begin with so many rows, and a few for each coordinate, and go on with so
 # many times as many, each to within so many posterior sds.
@@ -230,7 +230,7 @@ def sampled(model, terms, batches, power, rng, after=None):
     model whose prior is what was known before, and a point near its mode.
     """
     n = len(terms.weight)
-    if n < _FEWEST:
+    if n < FEWEST:
         return None
     if after is None:
         start = _of_subsamples(model, terms, power, rng)

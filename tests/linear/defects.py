@@ -5,7 +5,7 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "earlier rows count by the temperature of the next fit",
-        "linear/_earlier_rows.py",
+        "linear/_task.py",
         "weight=earlier.rows.weight / power",
         "weight=earlier.rows.weight",
         "linear/test_earlier_rows.py",
@@ -68,7 +68,7 @@ DEFECTS = [
     ),
     Defect(
         "the stiff rows forget the power of the likelihood",
-        "linear/_stiff.py",
+        "linear/_hmc.py",
         "power * weight",
         "weight",
         "linear/test_stiff.py",
@@ -145,7 +145,7 @@ DEFECTS = [
     ),
     Defect(
         "logits of a row are taken as independent",
-        "linear/_kernels_single.py",
+        "linear/_multinomial.py",
         "total[j] += one[j] * node",
         "total[j] = one[j] * node",
         "linear/test_predictions.py",
@@ -159,21 +159,21 @@ DEFECTS = [
     ),
     Defect(
         "rows that a stream has retained are merged at full power",
-        "linear/_merge.py",
+        "linear/_merge_estimator.py",
         "rows = rows._replace(weight=power * rows.weight)",
         "rows = rows._replace(weight=rows.weight)",
         "linear/test_merge.py",
     ),
     Defect(
         "the likelihood of rows that one shard alone does not hold is merged",
-        "linear/_earlier_rows.py",
+        "linear/_task.py",
         "rest=reduce(lambda one, other: other.plus(one), rests)",
         "rest=rests[0]",
         "linear/test_merge.py",
     ),
     Defect(
         "scales of a prior that differ between shards are not warned of",
-        "linear/_merge.py",
+        "linear/_merge_estimator.py",
         "scales.max(axis=0) / scales.min(axis=0)",
         "scales.max(axis=0) / scales.max(axis=0)",
         "linear/test_merge.py",
@@ -278,7 +278,7 @@ DEFECTS = [
     ),
     Defect(
         "parameters that are set after a fit are those of the fit",
-        "linear/_role_estimator.py",
+        "linear/_linear_estimator.py",
         "if state is not None and state.roles is not None:",
         "if False:",
         "linear/test_group_rows.py",
@@ -355,7 +355,7 @@ DEFECTS = [
     ),
     Defect(
         "draws of effects have the noise of rows alone",
-        "linear/_crossed_normal.py",
+        "linear/_crossed.py",
         "root[:, None] * of_rows + of_prior",
         "root[:, None] * of_rows",
         "linear/test_crossed.py",

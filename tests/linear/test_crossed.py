@@ -11,8 +11,7 @@ from skpmd import BayesianGLMRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.linear import _crossed_sums
 from skpmd.linear._conditional import Conditional
-from skpmd.linear._crossed import CrossedModel, Factors
-from skpmd.linear._crossed_normal import CrossedNormal
+from skpmd.linear._crossed import CrossedModel, CrossedNormal, Factors
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._groups import GroupedModel, Groups, grouped
 from skpmd.linear._priors import NormalPrior

@@ -12,9 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.linear import _earlier_rows
-from skpmd.linear._earlier_rows import TiltedPrior
-from skpmd.linear._priors import NormalPrior
+from skpmd.linear import _task
+from skpmd.linear._priors import NormalPrior, TiltedPrior
 from skpmd.proposals.control_variates import Expansion
 
 N_COLUMNS = 16  # So many coefficients have no polynomial correction of a density.
@@ -135,7 +134,7 @@ def test_of_many_rows_a_quadratic_stands_for_most(monkeypatch):
     place = np.random.default_rng(2).permutation(len(y))
     X, y, h = X[place], y[place], 284
     whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
-    monkeypatch.setattr(_earlier_rows, "_ROOM", 0.025)
+    monkeypatch.setattr(_task, "_ROOM", 0.025)
     first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:h], y[:h])
     monkeypatch.undo()
     held = first.posterior_.rows
@@ -151,8 +150,8 @@ def test_a_chain_of_quadratics(monkeypatch):
     """Of each part half of what there is; columns of the last part come in another order."""
     X, y = rows_of()
     whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:, ::-1], y)
-    monkeypatch.setattr(_earlier_rows, "_ROOM", 0.025)
-    monkeypatch.setattr(_earlier_rows, "_NORMAL", 0.0)
+    monkeypatch.setattr(_task, "_ROOM", 0.025)
+    monkeypatch.setattr(_task, "_NORMAL", 0.0)
     names = {f"x{j}": f"x{N_COLUMNS - 1 - j}" for j in range(N_COLUMNS)}
     first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:200], y[:200])
     second = after(first, X[200:400], y[200:400])
@@ -175,7 +174,7 @@ def test_rows_of_a_normal_likelihood_are_not_held(monkeypatch):
 
 def test_too_few_rows_held_are_warned_of(monkeypatch):
     X, y = rows_of()
-    monkeypatch.setattr(_earlier_rows, "_ROOM", 0.001)
+    monkeypatch.setattr(_task, "_ROOM", 0.001)
     first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:200], y[:200])
     assert len(first.posterior_.rows.rows.y) == 4
     with pytest.warns(ConvergenceWarning, match="nats off"):
@@ -197,7 +196,7 @@ def test_many_rows_of_few_coefficients_or_a_gaussian_need_not_be_held(monkeypatc
     X, y = rows_of()
     few = BayesianLogisticRegressionPMD(random_state=0)
     assert len(few.fit(X[:, :5], y).posterior_.rows.rows.y) == len(y)
-    monkeypatch.setattr(_earlier_rows, "_ROOM", 0.05)
+    monkeypatch.setattr(_task, "_ROOM", 0.05)
     assert few.fit(X[:, :5], y).posterior_.rows is None
     by_steps = BayesianLogisticRegressionPMD(n_particles=200, reweight=False, random_state=0)
     assert by_steps.fit(X, y).posterior_.rows is None

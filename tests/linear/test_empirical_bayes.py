@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from skpmd.engine.model import Batch
 from skpmd.linear._bernoulli import LogisticModel
-from skpmd.linear._empirical_bayes import HIGH, LOW, best_scale, scale_by_evidence
+from skpmd.linear._make_model import HIGH, LOW, best_scale, scale_by_evidence
 from skpmd.linear._priors import LaplacePrior, NormalPrior, StudentTPrior
 
 

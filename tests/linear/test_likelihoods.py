@@ -13,11 +13,10 @@ from skpmd.engine.loop import Options
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
-from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel, add_log_sigmoid
 from skpmd.linear._design import OneLogit, normal_nodes
 from skpmd.linear._fit import find_posterior, proposal_components
-from skpmd.linear._kernels import add_log_sigmoid, add_log_softmax, expected_softmax
-from skpmd.linear._multinomial import SoftmaxModel
+from skpmd.linear._multinomial import SoftmaxModel, add_log_softmax, expected_softmax
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals.importance_rounds import importance_sample
 

@@ -63,7 +63,7 @@ def groups_of(**given):
 
 def by_all_rows(monkeypatch, estimator, X, y, **given):
     with monkeypatch.context() as patch:
-        patch.setattr(control_variates, "_FEWEST", np.inf)
+        patch.setattr(control_variates, "FEWEST", np.inf)
         found = estimator(random_state=1, **given).fit(X, y)
     assert "n_rows_weighed" not in found.diagnostics_
     return found
@@ -254,7 +254,7 @@ def test_parts_of_a_stream_are_sampled(monkeypatch):
         return found, sum(seen)
 
     some, n_some = streamed()
-    monkeypatch.setattr(control_variates, "_FEWEST", np.inf)
+    monkeypatch.setattr(control_variates, "FEWEST", np.inf)
     whole, n_whole = streamed()
     assert n_some < 0.5 * n_whole
     gap = np.abs(some.coef_ - whole.coef_) / whole.coef_std_

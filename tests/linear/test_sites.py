@@ -9,10 +9,10 @@ from skpmd.engine.model import Batch
 from skpmd.engine.variational import Gaussian, laplace
 from skpmd.linear import _fit
 from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._hmc import stiff_rows
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._sites import expectation_propagation, renewed
-from skpmd.linear._stiff import stiff_rows
 from skpmd.proposals import hmc
 
 

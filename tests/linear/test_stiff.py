@@ -6,9 +6,9 @@ from scipy.special import log_expit, log_softmax
 
 from skpmd.engine.model import Batch
 from skpmd.linear._bernoulli import LogisticModel
+from skpmd.linear._hmc import stiff_rows
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
-from skpmd.linear._stiff import stiff_rows
 
 
 def problem(K, n=1100, p=4):

@@ -33,8 +33,6 @@ _PART = "the body of a loop of the only function that calls it"
 EXCEPTIONS = {
     ("skpmd/lda/_kernels.py", "lines"): "kernels of Numba call kernels of their own file only",
     ("skpmd/lda/_posterior.py", "lines"): _PUBLIC,
-    ("skpmd/linear/_family_kernels.py", "lines"): "kernels of Numba call kernels of their own file "
-    "only",
     ("skpmd/posterior.py", "lines"): _PUBLIC,
     ("skpmd/predictive.py", "lines"): _PUBLIC,
     ("skpmd/sparse_gp/_predict.py", "lines"): _PUBLIC,

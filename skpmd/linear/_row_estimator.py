@@ -1,66 +1,96 @@
-"""Columns of X that play roles: exposure, offset, trials. They go with X wherever it goes.
-
-Constructors of estimators name them, and they have no coefficient.
-"""
-
-from functools import partial
-from numbers import Integral
+"""What estimators of linear predictors say of rows: draws and likelihoods, and of their priors."""
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
+from skpmd._base.leave_one_out import check_rows_of_fit
 from skpmd._base.results import Results
 from skpmd._base.steps import Records
 from skpmd._base.utils import as_generator, check_n_draws
-from skpmd._rows.table import group_size, is_in_memory, mapped
 from skpmd._typing import Array, ArrayLike, MatrixLike, RandomState
 from skpmd.engine.model import Batch
+from skpmd.linear._column_scale import own_particles
 from skpmd.linear._crossed import AsTheyAre
 from skpmd.linear._group_estimator import GroupColumns
-from skpmd.linear._make_model import PRIORS, few, per_column
+from skpmd.linear._make_model import PRIORS, per_column
 from skpmd.linear._task import LinearState
 from skpmd.posterior import Posterior
 
-_MAX_EXPOSURE = 1e300
 
+class RowStatements(GroupColumns):
+    """Mixin of estimators; they offer `_draw` and `_log_likelihoods`.
 
-class RoleColumns(GroupColumns):
-    """Mixin of estimators; ``_roles`` are the names of parameters that are None or a column."""
+    The former are targets (n, n_samples), of which each column is that of one particle, the latter
+    (m, n) of checked rows under all particles or, in given units, draws; without groups.
+    """
 
-    _roles = ("offset",)
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
+        """Draw y from the posterior predictive distribution.
 
-    def _split(self, X):
-        """Columns with coefficients, the offset of predictors, trials and groups, or None."""
-        X, columns = split(X, self._places())
-        if not X.shape[1] and not getattr(self, "fit_intercept", True):
-            raise ValueError(
-                "X has no columns beside those of roles, and fit_intercept=False leaves no "
-                "coefficient: set True, or give a column."
-            )
-        codes = [one for role, one in columns.items() if role.startswith("groups")]
-        codes = np.column_stack(codes) if len(codes) > 1 else codes[0] if codes else None
-        return (X, *known_part(columns), codes)
+        Each draw takes one particle, in proportion to its weight, for all rows: y of different rows
+        are dependent as they are in the posterior.
 
-    def _places(self):
-        """{role: place}, of the fit where there is one: parameters may have been set since."""
-        state = getattr(self, "_state", None)
-        if state is not None and state.roles is not None:
-            return state.roles
-        return self._places_in(getattr(self, "feature_names_in_", None), self.n_features_in_)
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns as in `fit`.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
 
-    def _places_in(self, names, n_columns):
-        roles = {role: getattr(self, role) for role in self._roles}
-        return places_of(roles | self._roles_of_groups(), names, n_columns)
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Labels, or numbers in the units of y.
 
-    def _set_state(self, state):
-        super()._set_state(state._replace(roles=self._places()))
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
+        return self._draw(X, n_samples, rng)
 
-    def _features(self):
-        """Names of the columns that have coefficients."""
-        names, places = _check_feature_names_in(self), self._places().values()
-        return np.delete(names, list(places)) if places else names
+    def pointwise_log_likelihood(
+        self, X: MatrixLike, y: ArrayLike, n_draws: int | None = None, random_state: RandomState = 0
+    ) -> Array:
+        """Log-likelihood of each row under each particle, for leave-one-out estimates.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Columns as in `fit`.
+        y : array-like of shape (n_rows,)
+            Targets: labels among ``classes_``, or numbers that the family can have.
+        n_draws : int, optional
+            Number of draws of equal weight, which are particles taken in proportion to their
+            weights, as ArviZ's ``loo`` expects. By default all particles, with the weights
+            ``posterior_.weights``.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_rows) or (m, n_rows)
+            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
+
+        Raises
+        ------
+        ValueError
+            If y holds labels that are not among ``classes_``, or numbers that the family cannot
+            have, or ``n_draws`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        (X, y), draws = self._validated(X, y), None
+        if n_draws is not None:
+            draws = self.posterior_.sample(check_n_draws("n_draws", n_draws), random_state)
+        if self._groups_of_fit is not None:
+            model, theta, batch, codes = self._likelihood_of(X, y, np.ones(len(y)), draws)
+            return self._rows_given_groups(model, theta, batch, codes)[0]
+        return self._log_likelihoods(X, y, draws)
 
     def sample_prior_y(
         self, X: MatrixLike, y: ArrayLike, n_samples: int = 1, random_state: RandomState = 0
@@ -118,6 +148,18 @@ class RoleColumns(GroupColumns):
         return one._one_each(X, n, rng)
 
     # ------------------------------------------------------------------- likelihoods of rows
+    def _own(self, draws):
+        """All particles, or draws in given units, in those that the posterior was found in."""
+        frame = self.posterior_.frame
+        if draws is None:
+            return own_particles(self.posterior_)
+        return draws if frame is None else frame.outward(draws)
+
+    def _check_rows_of_fit(self, times):
+        """ValueError where rows that are to be left out are not those of the fit."""
+        if self._state.stream is not None:
+            check_rows_of_fit(times, self._state.stream.seen)
+
     @result
     def _width(self):
         """How many coefficients there are, with an intercept."""
@@ -193,77 +235,3 @@ class RoleColumns(GroupColumns):
             others = set(map(str, self._features())).difference(*keys)
             return {**dict.fromkeys(sorted(others), default), **scale}
         return scale
-
-
-def places_of(roles, names, n_columns):
-    """{role: place} of the roles that are given, {role: name or place}."""
-    found = {}
-    for role, given in roles.items():
-        if given is None:
-            continue
-        if isinstance(given, str):
-            if names is None or given not in names:
-                known = (
-                    'X has no names. Transformers keep them by set_output(transform="pandas"), and '
-                    f"a place, such as {role}=-1 of the last column, needs none"
-                )
-                if names is not None:
-                    known = f"its columns are {few(names)}"
-                raise ValueError(f"{role}={given!r} is no column of X: {known}.")
-            place = list(names).index(given)
-        elif isinstance(given, Integral) and not isinstance(given, bool):
-            place = int(given)
-            if not -n_columns <= place < n_columns:
-                raise ValueError(f"{role}={given} is no column of X, which has {n_columns}.")
-            place %= n_columns
-        else:
-            raise ValueError(f"{role} must be the name or the place of a column, got {given!r}.")
-        if place in found.values():
-            other = next(name for name, one in found.items() if one == place)
-            raise ValueError(f"{role} and {other} are the same column {given!r}: name another one.")
-        found[role] = place
-    return found
-
-
-def split(X, places):
-    """X without the columns of roles, and these, {role: (n,)}."""
-    if not places:
-        return X, {}
-    left = np.setdiff1d(np.arange(X.shape[1]), list(places.values()))
-    if not len(left) and not any(role.startswith("groups") for role in places):
-        raise ValueError("X has no columns beside those of roles: give one that has a coefficient.")
-    columns = {role: _column(X, place) for role, place in places.items()}
-    return mapped(partial(_some_columns, left), X), columns
-
-
-def known_part(columns):
-    """The offset of linear predictors, or None, and trials, or None, of columns of roles."""
-    offset, exposure, trials = (columns.get(role) for role in ("offset", "exposure", "trials"))
-    if exposure is not None:
-        _check("exposure", exposure, (exposure > 0.0) & (exposure <= _MAX_EXPOSURE), "above 0")
-        offset = np.log(exposure) + (0.0 if offset is None else offset)
-    if trials is not None:
-        _check("trials", trials, (trials >= 1.0) & (trials == np.floor(trials)), "whole, from 1 on")
-    return offset, trials
-
-
-def _some_columns(places, X):
-    some = X[:, places]
-    return some if issparse(some) else np.ascontiguousarray(some)
-
-
-def _column(X, place):
-    """One column in double precision, (n,)."""
-    step = X.shape[0] if is_in_memory(X) else group_size(X)
-    parts = [X[start : start + step][:, [place]] for start in range(0, X.shape[0], max(1, step))]
-    parts = [part.toarray() if issparse(part) else part for part in parts]
-    return np.concatenate(parts)[:, 0].astype(np.float64)
-
-
-def _check(role, values, is_right, what):
-    if not is_right.all():
-        i = int(np.flatnonzero(~is_right)[0])
-        raise ValueError(
-            f"The column of {role} must hold numbers {what}, and has {values[i]:g} in row {i}: "
-            "leave such rows out."
-        )
