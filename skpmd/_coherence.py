@@ -1,9 +1,9 @@
 """Coherence of topics: whether their leading words occur in the same documents."""
 
-from numbers import Integral
-
 import numpy as np
 import scipy.sparse as sp
+
+from skpmd._base.utils import check_count
 
 _MEASURES = "npmi", "umass"
 _AVERAGES = "macro", None
@@ -24,11 +24,7 @@ def coherence_of_topics(word_scores, X, top_n, measure, average):
 
 
 def _check(top_n, measure, average, V):
-    is_number = isinstance(top_n, Integral) and not isinstance(top_n, (bool, np.bool_))
-    if not (is_number and top_n >= 2):
-        raise ValueError(
-            f"top_n must be an integer of at least 2, for a pair of words, got {top_n!r}."
-        )
+    check_count("top_n", top_n, 2)  # For a pair of words.
     if measure not in _MEASURES:
         raise ValueError(f"measure must be 'npmi' or 'umass', got {measure!r}.")
     if average not in _AVERAGES:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from skpmd._export import library
+
 _MIN_ROWS = 8  # Calls with fewer particles are filled up to so many.
 
 
@@ -54,20 +56,12 @@ def from_jax(
     >>> functions = from_jax(log_likelihood, log_prior)  # doctest: +SKIP
     >>> model = ParticleMirrorDescent(sample_prior=sample_prior, **functions)  # doctest: +SKIP
     """
-    _import_jax()
+    library("jax", "jax")
     return {
         "log_likelihood": _Values(log_likelihood),
         "log_prior": _Values(log_prior),
         "log_joint_gradient": _JointGradient(log_likelihood, log_prior),
     }
-
-
-def _import_jax():
-    try:
-        import jax
-    except ImportError as error:
-        raise ImportError("from_jax needs JAX: pip install skpmd[jax].") from error
-    return jax
 
 
 class _Compiled:
@@ -81,7 +75,7 @@ class _Compiled:
 
     def __call__(self, theta, *data, **weight):
         """Values of particles, (m, ...): compiled once for each power of two of particles."""
-        m, jax = len(theta), _import_jax()
+        m, jax = len(theta), library("jax", "jax")
         # JAX knows of arrays alone, and a data frame is a table of numbers to it.
         data = [np.asarray(one) if hasattr(one, "columns") else one for one in data]
         filled = np.concatenate([theta, np.repeat(theta[-1:], _filled(m) - m, axis=0)])
@@ -91,7 +85,7 @@ class _Compiled:
 
     @functools.cached_property
     def _compiled(self):
-        jax = _import_jax()
+        jax = library("jax", "jax")
 
         def many(thetas, *data, **weight):
             return jax.vmap(lambda theta: self._one(theta, *data, **weight))(thetas)
@@ -125,7 +119,7 @@ class _JointGradient(_Compiled):
         def log_joint(theta):
             return self.__wrapped__(theta, *data, **weight) + self._log_prior(theta)
 
-        return _import_jax().value_and_grad(log_joint)(theta)
+        return library("jax", "jax").value_and_grad(log_joint)(theta)
 
 
 def _filled(m):

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from skpmd._base.mean_draws import N_DRAWS
-from skpmd._base.utils import check_count, check_level, fill_docstrings, weighted_quantile
+from skpmd._base.parameters import WeightedDraws
+from skpmd._base.utils import check_count, fill_docstrings
 from skpmd._contrasts import (
     OF_TWO,
     by_column,
@@ -89,7 +90,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, repr=False)
-class Effects:
+class Effects(WeightedDraws):
     """Draws of estimates, their summaries, and what each of them is of.
 
     Attributes
@@ -149,26 +150,6 @@ class Effects:
         """Posterior standard deviations, shape (n_estimates,)."""
         return np.sqrt(self.weights @ (self.draws - self.mean) ** 2)
 
-    def interval(self, level: float = 0.9) -> Array:
-        """Central credible intervals, quantiles of the draws.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        ndarray of shape (n_estimates, 2)
-            Lower and upper ends.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        return weighted_quantile(self.draws, self.weights, check_level(level)).T
-
     def summary(self, level: float = 0.9) -> dict[str, Array]:
         """A row for each estimate, ready for `pandas.DataFrame`.
 
@@ -189,11 +170,13 @@ class Effects:
             If the level does not lie strictly between 0 and 1.
         """
         lower, upper = self.interval(level).T
-        p_positive = self.weights @ (0.5 * np.sign(self.draws - self.null) + 0.5)
         return {
             **self.columns, "estimate": self.mean, "std": self.std, "lower": lower, "upper": upper,
-            "p_positive": p_positive,
+            "p_positive": self._p_positive(self.null),
         }  # fmt: skip
+
+    def _weighted(self):
+        return self.draws, self.weights
 
 
 def predictions(model: Estimator, X: MatrixLike, *, n_draws: int | None = N_DRAWS) -> Effects:

@@ -27,10 +27,11 @@ import numpy as np
 from sklearn.metrics import mean_pinball_loss
 from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, check_non_negative
+from sklearn.utils.validation import check_non_negative
 
 from skpmd import _coherence
 from skpmd._base.utils import fill_docstrings
+from skpmd._base.validation import checked_weights
 from skpmd._typing import ArrayLike, ArrayOrMore, MatrixLike
 from skpmd.predictive import PredictiveDistribution
 
@@ -193,7 +194,7 @@ def pinball_loss(
     y_true = _targets(y_true, dist)
     if not (isinstance(alpha, Real) and 0.0 < alpha < 1.0):
         raise ValueError(f"alpha must lie strictly between 0 and 1, got {alpha!r}.")
-    weight = _weights(y_true, sample_weight)
+    weight = None if sample_weight is None else checked_weights(sample_weight, y_true)
     return float(mean_pinball_loss(y_true, dist.ppf(alpha), sample_weight=weight, alpha=alpha))
 
 
@@ -420,19 +421,9 @@ def _targets(y_true, dist):
     return y
 
 
-def _weights(y, sample_weight):
-    """Weights of shape (n,) or None."""
-    if sample_weight is None:
-        return None
-    weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise ValueError("sample_weight must have a weight above 0, got zeros only.")
-    return weight
-
-
 def _average(values, sample_weight):
-    weight = _weights(values, sample_weight)
-    if weight is None:
+    if sample_weight is None:
         return float(np.mean(values))
+    weight = checked_weights(sample_weight, values)
     kept = weight > 0.0  # a row without weight has no part in it, even where it is infinite
     return float(np.average(values[kept], weights=weight[kept]))

@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _num_samples
 
 from skpmd._base.leave_one_out import LeftOut, without_each
-from skpmd._base.utils import as_floats, warn
+from skpmd._base.utils import warn
+from skpmd._base.validation import checked_weights
 from skpmd._typing import ArrayLike, Estimator, MatrixLike
 from skpmd.engine.particles import log_weights, stacked
 from skpmd.wrappers import innermost
@@ -237,7 +238,7 @@ def waic(
     variance[np.isnan(variance)] = np.inf
     # Of equal weights this is the variance that divides by m - 1.
     variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
-    times = _row_weights(sample_weight, table.shape[1])
+    times = checked_weights(sample_weight, table.T)
     pointwise = logsumexp(log_weight[:, None] + table, axis=0) - times * variance
     n_bad = int((variance > _LARGE_VARIANCE).sum())
     if n_bad:
@@ -384,19 +385,6 @@ def _pointwise(estimator, X, y):
     return posterior.log_weights[is_alive], np.asarray(table)[is_alive], posterior.ess
 
 
-def _row_weights(sample_weight, n):
-    """How often each row counts in the fit, (n,)."""
-    if sample_weight is None:
-        return np.ones(n)
-    weights = as_floats("sample_weight", sample_weight)
-    if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0.0)).all():
-        raise ValueError(
-            f"sample_weight must hold {n} finite numbers that are not negative, one "
-            f"for each row, got shape {weights.shape}."
-        )
-    return weights
-
-
 def _left_out(estimator, X, y, sample_weight, by):
     """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
     inner, rows = innermost(estimator, X)
@@ -404,12 +392,12 @@ def _left_out(estimator, X, y, sample_weight, by):
     if by is not None and not hasattr(inner, "groups"):
         raise TypeError(f"by={by!r} is for groups, and {type(inner).__name__} has none: set None.")
     if hasattr(inner, "_leave_one_out"):
-        times = _row_weights(sample_weight, _num_samples(rows))
+        times = checked_weights(sample_weight, np.zeros(_num_samples(rows)))
         left_out = inner._leave_one_out(rows, y, times, **how)
         if left_out is not None:
             return left_out
     log_weight, table, ess = _pointwise(estimator, X, y)
-    times = _row_weights(sample_weight, table.shape[1])
+    times = checked_weights(sample_weight, table.T)
     if hasattr(inner, "_check_rows_of_fit") and not (X is None and y is None):
         inner._check_rows_of_fit(times)
     seen = logsumexp(log_weight[:, None] + table, axis=0)

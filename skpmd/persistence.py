@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from skpmd._base.checkpoint import portable
+from skpmd._base.utils import replacing
 from skpmd._export import library
 from skpmd._typing import FilePath
 
@@ -167,7 +168,8 @@ def save(estimator: object, path: FilePath) -> None:
             f"{name} holds {unknown[0]}, which no other process finds by this name: define it in a "
             "module, or use joblib with cloudpickle."
         )
-    _replace(path, data)
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _place_of(path):
@@ -175,25 +177,10 @@ def _place_of(path):
     path = os.path.realpath(os.fspath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder: give the path of a file in it.")
-    return path
-
-
-def _replace(path, data):
-    """Write a file beside its place; once it is whole it takes the place of what is there."""
-    folder, name = os.path.split(path)
+    folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"There is no folder {folder}: make it, or give another path.")
-    beside = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        raise
+    return path
 
 
 def _is_found(name):

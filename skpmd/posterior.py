@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from skpmd._base.parameters import ParameterDraws, columns_of, with_names
+from skpmd._base.parameters import (
+    ParameterDraws,
+    WeightedDraws,
+    columns_of,
+    with_names,
+)
 from skpmd._base.utils import (
     as_generator,
-    check_level,
     check_n_draws,
     check_points,
-    weighted_quantile,
 )
-from skpmd._checks import findings
 from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
@@ -30,9 +32,10 @@ from skpmd.proposals.fitted_density import FittedDensity
 _ROUNDS, _N_MASS = 100, 1 << 13
 _ROUNDING = 1e-6  # Of coordinates that sum to one.
 _UNAVAILABLE = "{} is not available: {}."
+_FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
 
 
-class Posterior:
+class Posterior(WeightedDraws):
     """A posterior distribution held as weighted particles.
 
     Estimators build it, and it is the same class for all of them. Averages are weighted averages
@@ -50,12 +53,8 @@ class Posterior:
     ess : float, optional
         Effective number of draws, if the draws are not independent. By default it is Kish's
         effective sample size of the weights.
-    pareto_k : float, optional
-        k-hat of the importance weights.
-    r_hat : float, optional
-        Largest R-hat (rank-normalised and split) of any coordinate, after Hamiltonian moves.
-    log_evidence, log_evidence_se : float, optional
-        Log marginal likelihood in nats and its standard error.
+    pareto_k, r_hat, log_evidence, log_evidence_se : float, optional
+        Diagnostics and evidence, where they are known; see the attributes.
     unavailable : str, optional
         Why k-hat or the evidence is not available, for the error that access to them raises.
     caveat : str, optional
@@ -268,46 +267,6 @@ class Posterior:
         """
         return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
 
-    def quantile(self, q: ArrayLike) -> Array:
-        """Quantiles of each coordinate.
-
-        Parameters
-        ----------
-        q : float or array-like of shape (k,)
-            Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of shape (d,) or (k, d)
-            Quantiles, interpolated linearly between particles at the middle of their weight.
-
-        Raises
-        ------
-        ValueError
-            If a probability does not lie in [0, 1].
-        """
-        return weighted_quantile(self.particles, self.weights, q)
-
-    def interval(self, level: float = 0.9) -> Array:
-        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        ndarray of shape (d, 2)
-            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
-
-        Raises
-        ------
-        ValueError
-            If the level does not lie strictly between 0 and 1.
-        """
-        return self.quantile(check_level(level)).T
-
     def expectation(self, f: Callable[..., Any]) -> ArrayOrMore:
         """Posterior mean of f.
 
@@ -516,10 +475,6 @@ class Posterior:
 
     _is_drawn = True  # The particles are draws, whose averages have an error.
 
-    def _p_positive(self):
-        """Probability of a value above zero, (d,); ties count half."""
-        return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
-
     def check(self) -> list[str]:
         """List reasons not to trust this posterior, and what to change.
 
@@ -531,7 +486,7 @@ class Posterior:
             not posterior weights, few effective draws, an uncertain evidence, and what else a fit
             warned of. Empty if there are no findings.
         """
-        return findings(self)
+        return _findings(self)
 
     def to_frame(self) -> Frame:
         """Particles as a pandas.DataFrame, with a row for each.
@@ -667,6 +622,9 @@ class Posterior:
         """Whether ``log_prior`` was left out of a file, and has not been set again."""
         return self._needs_prior and self.log_prior is None
 
+    def _weighted(self):
+        return self.particles, self.weights
+
     def _density(self):
         """What takes coordinates off their bounds, the density there, and its log mass within."""
         if self.lacks_prior:
@@ -710,3 +668,56 @@ class Posterior:
         if self.log_prior is not None and inside.any():
             inside[inside] = np.asarray(self.log_prior(theta[inside])) > -np.inf
         return inside
+
+
+# ------------------------------------------------------------------- reasons not to trust it
+def _findings(posterior):
+    """Findings as sentences (list of str), the most serious first; empty if there are none."""
+    m = len(posterior.weights)
+    if m == 1:
+        return ["There is one particle: a point estimate, whose intervals have no width."]
+    found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
+    if posterior.weighting != "posterior":
+        found.append(
+            f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
+            "probability of an interval of a coordinate is not its posterior probability."
+        )
+    # Weights for predictions, which need few particles, have none of these errors to speak of.
+    if posterior.ess < _FEW_DRAWS and posterior.weighting.startswith("posterior"):
+        error = 1.0 / np.sqrt(posterior.ess)
+        found.append(
+            f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "
+            "posterior standard deviations, and ends of intervals more. Raise n_particles."
+        )
+    error = getattr(posterior, "log_evidence_se", None)
+    if error is not None and error > _LARGE_SE:
+        found.append(
+            f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
+            "of less than three of these says nothing."
+        )
+    found += [text[0].upper() + text[1:] + "." for text in posterior.concerns]
+    if posterior.caveat is not None:
+        found.append(f"Of this posterior: {posterior.caveat}.")
+    return found
+
+
+def _of_chains(posterior):
+    """What R-hat says, or None."""
+    r_hat = getattr(posterior, "r_hat", None)
+    if r_hat is None or r_hat <= _MAX_R_HAT:
+        return None
+    return (
+        f"R-hat is {r_hat:.2f}, above {_MAX_R_HAT}: chains are at different places. Scale the "
+        "columns, narrow the prior, or raise n_particles."
+    )
+
+
+def _of_weights(posterior):
+    """What k-hat says, or None."""
+    k = getattr(posterior, "pareto_k", None)
+    if k is None or not heavy_tail(posterior.log_weights, k):
+        return None
+    return (
+        f"k-hat is {k:.2f}, above {MAX_K}: a few particles carry the averages, and the posterior "
+        "may be where none is. Raise n_particles, or narrow the prior."
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
 
+from skpmd._base.utils import check_count
 from skpmd._typing import ArrayLike, Estimator, MatrixLike
 
 __all__ = ["PrequentialScores", "StreamingPipeline", "prequential_score"]
@@ -145,12 +145,8 @@ class StreamingPipeline(Pipeline):
             If ``freeze_after`` is neither None nor a positive integer.
         """
         freeze_after = self.freeze_after
-        if freeze_after is not None and not (
-            isinstance(freeze_after, Integral) and freeze_after > 0
-        ):
-            raise ValueError(
-                f"freeze_after must be None or a positive integer, got {freeze_after!r}."
-            )
+        if freeze_after is not None:
+            check_count("freeze_after", freeze_after)
         self._validate_steps()
         seen = getattr(self, "n_samples_seen_", 0)
         learns = freeze_after is None or seen < freeze_after
@@ -259,8 +255,7 @@ def prequential_score(
     >>> found.scores.shape, bool(found.mean > 0.9)
     ((5,), True)
     """
-    if not (isinstance(window, Integral) and window > 0):
-        raise ValueError(f"window must be a positive integer, got {window!r}.")
+    check_count("window", window)
     if not hasattr(estimator, "partial_fit"):
         raise TypeError(
             f"estimator has no partial_fit: {type(estimator).__name__}. A Pipeline of transformers "

@@ -26,10 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level, warn
 from skpmd._export import named_by_columns
-from skpmd._joined_rows import JoinedDistribution
 from skpmd._typing import Array, ArrayLike, Estimator, MatrixLike
 from skpmd.decision import BayesDecisionClassifier
-from skpmd.predictive import NormalMixture, PredictiveDistribution
+from skpmd.predictive import JoinedDistribution, NormalMixture, PredictiveDistribution
 
 __all__ = [
     "JoinedDistribution",
@@ -95,7 +94,7 @@ def predict_interval(
     ((3, 2), True)
     """
     check_level(level)
-    return _called(estimator, X, "predict_interval", {"level": level, **options})
+    return called(estimator, X, "predict_interval", {"level": level, **options})
 
 
 def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0.9) -> Array:
@@ -134,7 +133,7 @@ def predict_proba_interval(estimator: Estimator, X: MatrixLike, level: float = 0
     (5, 3, 2)
     """
     check_level(level)
-    return _called(estimator, X, "predict_proba_interval", {"level": level})
+    return called(estimator, X, "predict_proba_interval", {"level": level})
 
 
 def predict_distribution(estimator: Estimator, X: MatrixLike) -> PredictiveDistribution:
@@ -171,7 +170,7 @@ def predict_distribution(estimator: Estimator, X: MatrixLike) -> PredictiveDistr
     >>> predict_distribution(make_pipeline(StandardScaler(), gp).fit(X, y), X[:2]).mean().shape
     (2,)
     """
-    found = _called(estimator, X, "predict_proba", {})
+    found = called(estimator, X, "predict_proba", {})
     if not isinstance(found, PredictiveDistribution):
         raise TypeError(
             f"predict_proba inside {type(estimator).__name__} returns {type(found).__name__} and "
@@ -358,11 +357,14 @@ def innermost(estimator, X):
     return estimator, X
 
 
-def _called(estimator, X, method, keywords):
-    """A method of the innermost estimator, at the rows that it would see."""
+def called(estimator, X, method, keywords):
+    """A method of the innermost estimator, at the rows that it would see.
+
+    Ends of intervals and draws are mapped back to the units of the outermost target.
+    """
     estimator, X = innermost(estimator, X)
     if isinstance(estimator, TransformedTargetRegressor):
-        if method != "predict_interval":
+        if method not in ("predict_interval", "sample_y"):
             raise TypeError(
                 "The target is transformed (TransformedTargetRegressor): its predictive "
                 "distribution has no closed form. Call predict_interval."
@@ -372,8 +374,11 @@ def _called(estimator, X, method, keywords):
                 "The target is transformed (TransformedTargetRegressor): its mean is not that of "
                 "y, so that target='mean' has no interval. Leave it out."
             )
-        ends = _called(estimator.regressor_, X, method, keywords)
-        return _mapped_back(estimator.transformer_, ends)
+        found = called(estimator.regressor_, X, method, keywords)
+        if method == "sample_y":
+            back = estimator.transformer_.inverse_transform(found.reshape(-1, 1))
+            return np.asarray(back).reshape(found.shape)
+        return _mapped_back(estimator.transformer_, found)
     if hasattr(estimator, method):
         known = list(signature(getattr(estimator, method)).parameters)[1:]
         if unknown := sorted(keywords.keys() - known):

@@ -14,7 +14,7 @@ import pickle
 import reprlib
 import warnings
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 
@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skpmd._base.utils import begun_with
+from skpmd._base.utils import begun_with, replacing
 from skpmd._base.version import __version__
 from skpmd._rows.opening import as_blocks, computed
 from skpmd._runtime.call import clock, current, write
@@ -52,7 +52,6 @@ class Checkpoint:
 
     def __init__(self, path, fit, random_state):
         self.path, self._fit, self.random_state = os.path.realpath(path), fit, random_state
-        self._beside = f"{self.path}.{os.urandom(4).hex()}.tmp"  # No file of the user.
         # Entries of an earlier run, by the place of their methods; and where those in the file end.
         self._known, self._ends = {}, []
         self._next, self._is_closed = 0, False
@@ -134,21 +133,18 @@ class Checkpoint:
     def _write(self, *entry):
         """Write an entry after those of methods that began before, which are in the file."""
         ends = [one for one in self._ends if entry and one[0] < entry[0]]
-        with open(self._beside, "wb") as file:
-            with gzip.GzipFile("", "wb", 0, file) as new:  # For its checksum: nothing is packed.
-                if ends:
-                    with gzip.open(self.path) as old:
-                        for start in range(0, ends[-1][1], _PIECE):
-                            new.write(old.read(min(_PIECE, ends[-1][1] - start)))
-                else:
-                    pickle.dump((self._fit, self.random_state), new)
-                    ends = [(-1, new.tell())]
-                if entry:
-                    _Pickler(new, pickle.HIGHEST_PROTOCOL).dump(entry)
-                    ends.append((entry[0], new.tell()))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(self._beside, self.path)
+        # Gzip for its checksum: nothing is packed.
+        with replacing(self.path) as file, gzip.GzipFile("", "wb", 0, file) as new:
+            if ends:
+                with gzip.open(self.path) as old:
+                    for start in range(0, ends[-1][1], _PIECE):
+                        new.write(old.read(min(_PIECE, ends[-1][1] - start)))
+            else:
+                pickle.dump((self._fit, self.random_state), new)
+                ends = [(-1, new.tell())]
+            if entry:
+                _Pickler(new, pickle.HIGHEST_PROTOCOL).dump(entry)
+                ends.append((entry[0], new.tell()))
         self._ends, self._written = ends, self._identity()
 
     def _identity(self):
@@ -167,8 +163,6 @@ class Checkpoint:
         done = (is_whole and not self._is_closed) or len(self._ends) < 2
         if done and self._identity() == self._written:
             os.unlink(self.path)
-        with suppress(FileNotFoundError):
-            os.unlink(self._beside)
 
 
 class _Pickler(pickle.Pickler):

@@ -125,20 +125,10 @@ def inherited(estimators):
 def merge_densities(shards, n_merged, n, rng, support=None, rows=None):
     """The `Outcome` of a product of densities, and what there is to say of it, a dict.
 
-    Parameters
-    ----------
-    shards : list of Shard
-        See `skpmd.proposals.density_product`.
-    n_merged : int
-        How many shards they are of: more than there are densities where some were merged before.
-    n : int
-        Draws of a round.
-    rng : numpy.random.Generator
-        Source of randomness.
-    support : tuple of two ndarray of shape (d,), optional
-        Lower and upper edges of the coordinates.
-    rows : tuple, optional
-        All rows, where they are at hand; see `skpmd.proposals.density_product.merged_states`.
+    ``shards`` are a list of `skpmd.proposals.density_product.Shard`, of ``n_merged`` shards: more
+    than there are densities where some were merged before. A round has ``n`` draws, and ``support``
+    are two arrays (d,) of edges. For all ``rows``, where they are at hand, see
+    `skpmd.proposals.density_product.merged_states`.
     """
     with bar_of_rounds(name="merging") as report:
         states = merged_states(DensityProduct(shards), n, rng, support, rows)

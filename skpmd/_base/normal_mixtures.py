@@ -15,22 +15,13 @@ LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 def lower_quantile(cdf_and_density, p, low, high, start, done):
     """Places (n,) where distribution functions reach p, at most 0.5.
 
+    ``cdf_and_density`` maps places (n,), one for each distribution, to two arrays (n,). The
+    quantiles lie between ``low`` and ``high``, the search begins at ``start``, and where it is
+    ``done`` the beginning is the end, (n,) each.
+
     Newton's method on the logarithm of the distribution function, which is smooth in the tail; a
     step that leaves the bracket gives way to a bisection. A row that is done stays as it is: it
     does not depend on the other rows.
-
-    Parameters
-    ----------
-    cdf_and_density : callable
-        Of places (n,), one for each distribution; two arrays (n,).
-    p : float
-        Probability.
-    low, high : ndarray of shape (n,)
-        Places between which the quantiles lie.
-    start : ndarray of shape (n,)
-        Places to begin at.
-    done : ndarray of shape (n,), bool
-        Where the beginning is the end.
     """
     x, done = start, done.copy()
     for _ in range(_MAX_STEPS):

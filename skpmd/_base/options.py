@@ -9,9 +9,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.diagnostics import MAX_K
-from skpmd.engine.kde import KERNELS
+from skpmd.engine.kde import BANDWIDTH_RULES, KERNELS
 from skpmd.engine.particles import SCHEMES
 from skpmd.proposals.fitted_density import share_beyond
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skpmd._base.utils import check_level
+from skpmd._base.utils import check_level, weighted_quantile
 from skpmd._typing import Array, ArrayLike, RandomState
 
 _SHOWN = 20  # So many names an error lists.
@@ -96,7 +96,56 @@ class NamedParameters(np.ndarray):
         return with_names, (np.asarray(self), dict(self.variables))
 
 
-class ParameterDraws:
+class WeightedDraws:
+    """Quantiles of weighted draws: ``_weighted()`` are these, (m, ...), and their weights, (m,)."""
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantiles, of what there are draws of.
+
+        Parameters
+        ----------
+        q : float or array-like of shape (k,)
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (...) or (k, ...)
+            Quantiles, interpolated linearly between draws at the middle of their weight.
+
+        Raises
+        ------
+        ValueError
+            If a probability does not lie in [0, 1].
+        """
+        return weighted_quantile(*self._weighted(), q)
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Central credible intervals: lower and upper ends, along the last axis.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
+        return np.moveaxis(self.quantile(check_level(level)), 0, -1)
+
+    def _p_positive(self, null=0.0):
+        """Probability of a value above ``null``; ties count half."""
+        draws, weights = self._weighted()
+        return weights @ (0.5 * np.sign(draws - null) + 0.5)
+
+
+class ParameterDraws(WeightedDraws):
     """One parameter of a posterior, a number or an array: ``posterior["tau"]``.
 
     Parameters
@@ -171,21 +220,6 @@ class ParameterDraws:
             Quantiles.
         """
         return self._shaped(self._posterior.quantile(q))
-
-    def interval(self, level: float = 0.9) -> Array:
-        """Central credible interval, as `Posterior.interval` has it.
-
-        Parameters
-        ----------
-        level : float in (0, 1), default=0.9
-            Posterior probability of the interval.
-
-        Returns
-        -------
-        ndarray of shape (..., 2)
-            Lower and upper ends.
-        """
-        return np.moveaxis(self.quantile(check_level(level)), 0, -1)
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draws of equal weight, as `Posterior.sample` has them.

@@ -173,7 +173,7 @@ class ParticleResults(ParticleEstimator):
 
         ``remedy`` is what to do in any case; each reason may say what to do about it.
         """
-        found = self.diagnostics_
+        found = self._state.results.diagnostics
         self._conclude(found["warnings"], remedy, found["interrupted"])
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from inspect import cleandoc
 from numbers import Integral, Real
@@ -134,6 +134,21 @@ def warn(message, category=ConvergenceWarning):
 
 def _is_inside(module):
     return any(module == one or module.startswith(f"{one}.") for one in _INSIDE)
+
+
+@contextmanager
+def replacing(path):
+    """Context with a new file of bytes, which takes its place at the path once it is whole."""
+    beside = f"{path}.{os.urandom(4).hex()}.tmp"  # No file of the user.
+    try:
+        with open(beside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
 
 
 def damaged_folder(error):

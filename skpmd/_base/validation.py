@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,13 +14,14 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import (
     _check_sample_weight,
     _check_y,
+    _num_samples,
     check_consistent_length,
     column_or_1d,
 )
 
 from skpmd._rows.blocks import Blocks
 from skpmd._rows.rows import ones
-from skpmd._rows.table import group_size, is_in_memory, limits
+from skpmd._rows.table import BlockTable, group_size, is_in_memory, limits
 from skpmd._typing import Method
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
@@ -362,3 +363,53 @@ def class_weights(class_weight, codes, classes, weight):
             f"class_weight must hold finite numbers that are not negative; got {class_weight}."
         )
     return factors[codes]
+
+
+# ------------------------------------------------------------------- rows of any kind
+def count_rows(X, y=None):
+    """How many rows data have, 1 where there are neither X nor y; ValueError if they differ."""
+    counts = {}
+    for name, data in {"X": X, "y": y}.items():
+        if isinstance(data, Mapping):
+            counts |= {f"{name}[{key!r}]": _num_samples(column) for key, column in data.items()}
+        elif data is not None:
+            counts[name] = _num_samples(data)
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"X and y must have as many rows, found input variables with inconsistent numbers of "
+            f"samples: {counts}."
+        )
+    n = next(iter(counts.values()), 1)
+    if not n:
+        raise ValueError(f"{next(iter(counts))} has no rows: give one row or more.")
+    return n
+
+
+def is_frame(X):
+    """Whether X is a data frame, of pandas, Polars or another package, whose rows are in memory."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes") and not isinstance(X, BlockTable)
+
+
+def check_numbers(X):
+    """ValueError where a column of numbers of a data frame has one that is missing or infinite."""
+    places = [j for j, dtype in enumerate(X.dtypes) if _is_number(dtype)]
+    if places:
+        numbers = _safe_indexing(X, places, axis=1)  # By place, for names may come twice.
+        with naming_missing(numbers, None):
+            check_array(numbers, dtype=np.float64, input_name="X")
+
+
+def _is_number(dtype):
+    """Whether a type of a column is one of numbers; those of Polars have a method for it."""
+    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "fiu"
+
+
+def select_rows(values, rows):
+    """Some rows, by a slice, a mask or places, as what they are; None stays None."""
+    if values is None:
+        return None
+    if isinstance(values, np.ndarray | BlockTable):
+        return values[rows]
+    if isinstance(values, Mapping):
+        return {key: select_rows(column, rows) for key, column in values.items()}
+    return _safe_indexing(values, np.arange(_num_samples(values))[rows])

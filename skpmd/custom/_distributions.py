@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from skpmd.custom._rows import count_rows
+from skpmd._base.validation import count_rows
 
 _LINE_ENDS, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
 

@@ -39,23 +39,31 @@ from skpmd._base.steps import (
     stream_after,
 )
 from skpmd._base.utils import as_generator, warn
-from skpmd._base.validation import fit_context, refuse_no_table
+from skpmd._base.validation import check_numbers, fit_context, is_frame, refuse_no_table
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.table import array_of, need_memory
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
-from skpmd.custom._merge import shards_of
+from skpmd.custom._distributions import function_of
+from skpmd.custom._fit import by_sample_or_all, step_from_values
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
     checked_names,
     gradient_given,
     is_given_weights,
+    likelihood_of,
+    of_parts,
+    rows_of,
 )
 from skpmd.custom._predict import CustomPredictions
-from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
-from skpmd.custom._rows import check_numbers, is_frame, likelihood_of, of_parts, rows_of
-from skpmd.custom._samples import by_sample_or_all
-from skpmd.custom._stream import step_from_values
+from skpmd.custom._prior import (
+    PriorCheck,
+    check_prior,
+    edges_given_rows,
+    prior_functions,
+    shards_of,
+    shown_of,
+)
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.posterior import Posterior
@@ -682,6 +690,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         if posterior.lacks_prior and self.log_prior is not None:  # It has been in a file.
             posterior.log_prior = self.log_prior
         return posterior
+
+    def _function(self, name):
+        """A function of the user by its name, or that of ``distribution``; None without both."""
+        given = getattr(self, name)
+        if given is None and self.distribution is not None:
+            return function_of(name, self.distribution)
+        return given
 
     def _model(self, sample_weight=None):
         """The model and its `PriorFunctions`."""

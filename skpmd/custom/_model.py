@@ -1,4 +1,7 @@
-"""Functions of a user as a model."""
+"""Functions of a user as a model, of rows of any kind, and what the functions say of each row.
+
+Data are arrays, tables, lists of objects, dicts of them, or none.
+"""
 
 import inspect
 from contextlib import contextmanager, suppress
@@ -7,6 +10,8 @@ import numpy as np
 
 from skpmd._base.parameters import with_names
 from skpmd._base.utils import as_floats
+from skpmd._base.validation import checked_weights, count_rows, select_rows
+from skpmd._rows.rows import Rows
 from skpmd._runtime.threads import each
 from skpmd.engine.edges import NotANumberError
 from skpmd.engine.model import Model
@@ -14,23 +19,18 @@ from skpmd.engine.model import Model
 # Functions are called for particles in parts of so many numbers, rows times particles: that fits a
 # cache, and whatever the number of threads the parts are the same.
 AT_ONCE = 1 << 18
+_ROUNDING = 1e-8  # Of a sum over rows.
+POINTWISE = "log_likelihood_pointwise"
+_N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
 class CustomModel(Model):
-    """Functions of a user as a model.
+    """Functions of a user as a model, as `ParticleMirrorDescent` takes them.
 
-    Parameters
-    ----------
-    log_likelihood, log_prior, sample_prior : callable
-        As `ParticleMirrorDescent` takes them.
-    weighted : bool
-        Whether ``log_likelihood`` is given ``sample_weight``.
-    likelihood_name : str
-        What errors call ``log_likelihood``, which may be the sum of another function.
-    names : list of str, optional
-        Of the coordinates; there have to be as many.
-    variables : dict of str to Variable, optional
-        Parameters by which functions may take parts of theta.
+    ``weighted`` says whether ``log_likelihood`` is given ``sample_weight``, and ``likelihood_name``
+    is what errors call it, for it may be the sum of another function. There have to be as many
+    ``names`` as coordinates. By ``variables``, a dict of `Variable`, functions may take parts of
+    theta.
     """
 
     def __init__(
@@ -230,3 +230,140 @@ def refuse_no_numbers(name, wrong, theta, values):
             f"of them theta = {first}; return -inf where a parameter is impossible.",
             values,
         )
+
+
+# ------------------------------------------------------------------- rows
+def rows_of(X, y, sample_weight, batch_size):
+    """The weighted `Rows` of data whose X, y or both may be None.
+
+    Without either there are no rows to divide: the model has no data, or holds them itself. It is
+    then evaluated whole, as one row is.
+    """
+    n = count_rows(X, y)
+    if sample_weight is None:
+        weight = np.ones(n)
+    elif X is None and y is None:
+        raise ValueError(
+            "sample_weight was given without X and y: there are no rows for it to weigh."
+        )
+    else:
+        weight = checked_weights(sample_weight, np.zeros(n))
+    return Rows(X, y, weight, batch_size, select_rows)
+
+
+# ------------------------------------------------------------------- values of each row
+def values_table(name, values, m, n, *, by_targets=True, numbers=True):
+    """What a function returned as an array of shape (m, n) or, ``by_targets``, (m, n, t).
+
+    ``n`` is None where there are no rows that could be counted. With ``numbers`` they are float64.
+    """
+    values = np.asarray(values)
+    shapes = (2, 3) if by_targets else (2,)
+    if values.ndim not in shapes or len(values) != m or n not in (None, values.shape[1]):
+        rows = "n" if n is None else n
+        many = f" or ({m}, {rows}, t)" if by_targets else ""
+        raise ValueError(
+            f"{name} must return shape ({m}, {rows}){many}, a row for each particle and a column "
+            f"for each row of X, got {values.shape}."
+        )
+    if not numbers:
+        return values
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
+    return values.astype(np.float64, copy=False)
+
+
+def parts_of_table(X, y, m):
+    """All rows as batches that fit a cache with m particles; one where there are no data."""
+    return rows_of(X, y, None, max(1, AT_ONCE // m)).whole()
+
+
+def count(batch):
+    """How many columns a table of a batch has; None where there are no data to say so."""
+    return None if batch.X is None and batch.y is None else len(batch.weight)
+
+
+def likelihood_of(log_likelihood, pointwise):
+    """What errors call the log-likelihood of all rows, and the function; one of the two is given.
+
+    The sum of values for each row takes ``sample_weight``, as a user's function may.
+    """
+    if log_likelihood is not None:
+        return "log_likelihood", log_likelihood
+    if pointwise is None:
+        raise ValueError(
+            "There is no likelihood: give log_likelihood, or log_likelihood_pointwise, whose sum "
+            "over the rows takes its place, or distribution, which has them both."
+        )
+
+    def summed(theta, X, y, sample_weight):
+        n = None if X is None and y is None else len(sample_weight)
+        table = values_table(POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # What is no number is refused later.
+            # Rows that only the function knows have no weights.
+            return table.sum(axis=1) if n is None else table @ sample_weight
+
+    return POINTWISE, summed
+
+
+def pointwise_table(model, pointwise, theta, batch):
+    """Log-likelihood of each row under each particle, (m, n), without weights.
+
+    ``pointwise`` is the user's function. Where it is None the model is called for one row after
+    another.
+    """
+    if pointwise is None:
+        single = rows_of(batch.X, batch.y, None, 1).whole()
+        return np.column_stack([model.log_likelihood(theta, row) for row in single])
+
+    def of(some):
+        values = pointwise(with_names(some, model.variables), batch.X, batch.y)
+        table = values_table(POINTWISE, values, len(some), count(batch), by_targets=False)
+        wrong = (np.isnan(table) | (table == np.inf)).any(axis=1)
+        refuse_no_numbers(POINTWISE, wrong, some, np.where(wrong, np.nan, 0.0))
+        return table
+
+    return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
+
+
+def check_sum(table, whole, pointwise):
+    """ValueError where log-likelihoods of all rows (m,) are not the sums of those of each."""
+    sums = table.sum(axis=1)
+    is_close = np.isclose(sums, whole, rtol=_ROUNDING, atol=_ROUNDING)
+    if is_close.all():
+        return
+    if pointwise is None:
+        raise ValueError(
+            "log_likelihood of all rows is not the sum of that of each: rows are not "
+            "independent given theta, and no row has a log-likelihood of its own."
+        )
+    i = int(is_close.argmin())
+    raise ValueError(
+        f"log_likelihood is not the sum of {POINTWISE} over the rows: {whole[i]:.8g} and "
+        f"{sums[i]:.8g} under one particle. Make the two agree, constants included, or set "
+        "log_likelihood=None, which takes the sum."
+    )
+
+
+def of_parts(model, rows, theta):
+    """A reason to warn where the log-likelihood of rows is not the sum over parts of them.
+
+    Functions that hold the data themselves, or their number, would count them once for each part.
+    """
+    if rows.n_batches < 2:
+        return ()
+    batch, theta = next(iter(rows.whole())), theta[:_N_COMPARED]
+    n = len(batch.weight)
+    if n < 2:
+        return ()
+    parts = [batch.take(part, select_rows) for part in (slice(n // 2), slice(n // 2, None))]
+    whole = model.log_likelihood(theta, batch)
+    both = sum(model.log_likelihood(theta, one) for one in parts)
+    if np.allclose(both, whole, rtol=_SAME_SUM, atol=_SAME_SUM):
+        return ()
+    return (
+        f"log_likelihood of {n} rows is {whole[0]:.6g}, and the sum over both halves of them "
+        f"{both[0]:.6g}: rows come in parts, so that it must be the sum over the rows that it is "
+        "given, of X and y and of no other data or number of rows; where rows depend on each "
+        "other, set batch_size to their number",
+    )

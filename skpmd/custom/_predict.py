@@ -19,12 +19,12 @@ from skpmd._base.validation import checked_weights
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each, in_order
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
-from skpmd.custom._distributions import function_of
-from skpmd.custom._model import noted, parts_of
-from skpmd.custom._rows import (
+from skpmd.custom._model import (
     POINTWISE,
     check_sum,
     count,
+    noted,
+    parts_of,
     parts_of_table,
     pointwise_table,
     rows_of,
@@ -65,13 +65,6 @@ class CustomPredictions:
     Only methods with a ``random_state`` are random. Functions are called with parts of the rows,
     and each row of X is predicted by itself.
     """
-
-    def _function(self, name):
-        """A function of the user by its name, or that of ``distribution``; None without both."""
-        given = getattr(self, name)
-        if given is None and self.distribution is not None:
-            return function_of(name, self.distribution)
-        return given
 
     @available_if(_needs("predict_mean"))
     @row_by_row

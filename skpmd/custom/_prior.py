@@ -20,18 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from skpmd._base.merging import check_equal, refuse_copies
 from skpmd._base.options import coordinates_named, posterior_of_prior
 from skpmd._base.results import Shown
 from skpmd._export import Variable
 from skpmd._runtime.call import phase
 from skpmd.custom._distributions import part_of
-from skpmd.engine import metropolis, mirror
-from skpmd.engine.edges import NotANumberError, Unbounded, edges, without_errors
+from skpmd.engine import mirror
+from skpmd.engine.edges import NoValuesError, Unbounded, edges, of_numbers, without_errors
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.loop import is_ctrl_c
-from skpmd.engine.particles import log_sum_exp
+from skpmd.engine.particles import accepted, log_sum_exp, select
 from skpmd.posterior import Posterior
 from skpmd.proposals import fitted_density
+from skpmd.proposals.density_product import Shard
 from skpmd.proposals.fitted_density import FittedDensity
 
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
@@ -46,6 +47,10 @@ _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
 _DF, _JITTER, _ITERATIONS = 5.0, 1e-9, 50
 _MAX_ERROR = 0.1  # A constant is known from this standard error on, in nats.
 _MIN_GAP, _ERRORS = 0.02, 5.0  # It is wrong where it is off by more nats and standard errors.
+# Log priors of shards may differ by so much, beside a constant: they are the user's own functions,
+# which may have been pickled.
+_SAME = 1e-6
+_COMPARED = 200  # Particles of each shard that they are compared at.
 
 
 class PriorFunctions(NamedTuple):
@@ -70,15 +75,9 @@ class PriorFunctions(NamedTuple):
 def prior_functions(prior, log_prior, sample_prior, names=None):
     """The functions of a prior that is given in one of two ways; ValueError if by none or both.
 
-    Parameters
-    ----------
-    prior : dict, Posterior, estimator or None
-        A dict of names to frozen distributions of `scipy.stats`, independent of each other; or an
-        earlier posterior.
-    log_prior, sample_prior : callable or None
-        The functions themselves.
-    names : list of str, optional
-        Of the coordinates, to find them in an earlier posterior by.
+    ``prior`` is a dict of names to frozen distributions of `scipy.stats`, independent of each
+    other, or an earlier posterior; the other way are the functions themselves. ``names`` are those
+    of coordinates, to find them in an earlier posterior by.
     """
     given = log_prior is not None, sample_prior is not None
     if prior is None:
@@ -219,36 +218,16 @@ def check_prior(model, rng):
     m = _N_DRAWS if others.shape[1] <= _MANY else _N_DRAWS_OF_MANY
     try:
         found, impossible = _checked(model, others[:m], draws[:m], rng)
-        lower, upper = edges(_log_prior_of(model), others[:m])
+        lower, upper = edges(of_numbers(model.log_prior), others[:m])
         between = ((impossible > lower) & (impossible < upper)).all(axis=1).any()
         return found._replace(support=(lower, upper), has_more_edges=bool(between))
-    except _NoValuesError:
+    except NoValuesError:
         return PriorCheck()
-
-
-class _NoValuesError(Exception):
-    """A density has raised: beyond its support it may, and the fit says whether it does inside."""
-
-
-def _log_prior_of(model):
-    """The log prior as a function that is -inf without a number, and raises one error for all."""
-
-    def log_prior(theta):
-        try:
-            return model.log_prior(theta)
-        except NotANumberError as error:
-            return np.where(error.values < np.inf, error.values, -np.inf)
-        except Exception as error:
-            if is_ctrl_c(error):
-                raise
-            raise _NoValuesError from error
-
-    return log_prior
 
 
 def _checked(model, others, draws, rng):
     """The `PriorCheck` without its edges, and points (k, d) where the density is zero."""
-    log_prior, (m, d), nowhere = _log_prior_of(model), draws.shape, draws[:0]
+    log_prior, (m, d), nowhere = of_numbers(model.log_prior), draws.shape, draws[:0]
     with np.errstate(all="ignore"):
         of_others, of_draws = log_prior(others), log_prior(draws)
         outside = (~np.isfinite([of_others, of_draws])).sum()
@@ -297,8 +276,8 @@ def _moved(log_prior, theta, values, others, continuous, rng):
         proposed[np.arange(m), at] += size * rng.standard_normal(m)
         of_proposed = log_prior(proposed)
         impossible.append(proposed[of_proposed == -np.inf][:_MAX_IMPOSSIBLE])
-        taken, _ = metropolis.accept(of_proposed - values, rng)
-        theta, values = metropolis.select(taken, (proposed, of_proposed), (theta, values))
+        taken, _ = accepted(of_proposed - values, rng)
+        theta, values = select(taken, (proposed, of_proposed), (theta, values))
     return theta, values, np.concatenate(impossible)
 
 
@@ -384,3 +363,24 @@ def _bridge(of_draws, of_artificial):
     squared = [np.exp(2.0 * (np.log(side.std()) - np.log(side.mean()))) for side in
                (np.exp(above), np.exp(below))]  # fmt: skip
     return float(constant), float(np.sqrt(sum(squared) / m))
+
+
+# ------------------------------------------------------------------- priors of shards
+def shards_of(models, posteriors):
+    """A `Shard` for each posterior; ``models`` give their priors, which have to be the same."""
+    refuse_copies([one.particles for one in posteriors])
+    check_equal("The length of theta", [one.particles.shape[1] for one in posteriors])
+    log_priors = [without_errors(model.log_prior) for model in models]
+    for k, posterior in enumerate(posteriors):
+        theta = np.concatenate([one.particles[:_COMPARED] for one in (posteriors[0], posterior)])
+        first, own = log_priors[0](theta), log_priors[k](theta)
+        with np.errstate(invalid="ignore"):  # Beyond an edge both are -inf.
+            apart = np.ptp(own - first)
+        size = 1.0 + np.abs(first[np.isfinite(first)]).max(initial=0.0)
+        if not apart <= _SAME * size:
+            raise ValueError(
+                f"the prior of estimators[{k}] is not that of estimators[0]: at particles of both, "
+                f"differences of their log densities vary by {apart:.3g}. Fit all shards under one."
+            )
+    densities = [posterior.fitted_density() for posterior in posteriors]
+    return [Shard(*both) for both in zip(densities, log_priors, strict=True)]

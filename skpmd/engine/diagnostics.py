@@ -24,6 +24,7 @@ _MEAN, _LOG_SD, _EVIDENCE, _ERRORS = 0.15, 0.15, 0.1, 3.0
 _WRONG_LOG_SD, _FEW_ERRORS = 0.25, 2.5
 _MAX_K_OF_SQUARES = 0.5
 _MAX_SQUARE = 1e100  # In units of the variance.
+_MAX_CORRELATION = 0.9  # A larger one of moves says no more about what particles are worth.
 
 
 def max_k(n):
@@ -292,6 +293,31 @@ def _ess(x):
     tau = np.maximum(2.0 * counted.sum(axis=1) + last - 1.0, 1.0 / np.log10(chains * n))
     constant = (x == x[:, :1, :1]).all(axis=(1, 2))
     return np.where(constant, np.nan, chains * n / tau)
+
+
+# ------------------------------------------------------------------- how far moves have come
+def ranks(values):
+    """Ranks along the last axis, less their mean; equal values get different ones.
+
+    SciPy's take six times as long, for they share ranks among equal values; a tenth of a fit.
+    """
+    order = np.argsort(np.argsort(values, axis=-1), axis=-1)
+    return order - 0.5 * (order.shape[-1] - 1)
+
+
+def rank_correlation(first, second):
+    """Spearman's correlation along the last axis of `ranks`: tails do not speak for all."""
+    return (first * second).sum(axis=-1) / (first**2).sum(axis=-1)
+
+
+def variance_of_increment(m, ess, correlation):
+    """Variance of the log mean weight of m particles of an effective sample size.
+
+    Particles whose moves have left them a ``correlation`` with where they were resampled are worth
+    fewer.
+    """
+    left = min(max(correlation, 0.0), _MAX_CORRELATION)
+    return (m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))
 
 
 # ------------------------------------------------------------------- two estimates of one posterior

@@ -8,6 +8,7 @@ of the distance from it.
 import numpy as np
 from scipy.special import expit, log_expit
 
+from skpmd.engine.loop import is_ctrl_c
 from skpmd.engine.model import Model
 from skpmd.engine.particles import Particles
 
@@ -20,12 +21,8 @@ _TINY = 1e-300
 class Unbounded(Model):
     """A model in coordinates u of the whole real line, its densities with the Jacobian.
 
-    Parameters
-    ----------
-    model : Model
-        Without a conjugate block.
-    lower, upper : ndarray of shape (d,)
-        Edges, infinite where there is none.
+    The ``model`` has no conjugate block. Edges ``lower`` and ``upper``, (d,) each, are infinite
+    where there is none.
     """
 
     def __init__(self, model, lower, upper):
@@ -194,6 +191,26 @@ class NotANumberError(FloatingPointError):
     def __init__(self, message, values):
         super().__init__(message)
         self.values = values
+
+
+class NoValuesError(Exception):
+    """A density has raised: beyond its support it may, and the fit says whether it does inside."""
+
+
+def of_numbers(function):
+    """A user's function of points that is -inf without a number, and raises one error for all."""
+
+    def values(theta):
+        try:
+            return function(theta)
+        except NotANumberError as error:
+            return np.where(error.values < np.inf, error.values, -np.inf)
+        except Exception as error:
+            if is_ctrl_c(error):
+                raise
+            raise NoValuesError from error
+
+    return values
 
 
 def without_errors(function):

@@ -19,11 +19,10 @@ import numpy as np
 from skpmd._runtime.call import OutOfTime, current
 from skpmd._runtime.threads import batches_of
 from skpmd.engine import mirror, schedules
-from skpmd.engine.mirror import Settings
+from skpmd.engine.mirror import MAX_ROUNDS, Settings, reweighting
 from skpmd.engine.particles import Particles, equally_weighted, resample, weights
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
-from skpmd.engine.reweight import MAX_ROUNDS, reweighting
 from skpmd.engine.schedules import Schedule
 
 

@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import softmax
 
 _MIN_WEIGHT = 1e-300  # By stacking no weight becomes zero.
+_DECAY = 0.6  # Step sizes of moves are adapted with gain t^-0.6 (Robbins and Monro 1951).
 
 
 class Particles(NamedTuple):
@@ -233,6 +234,31 @@ def _invert(weights, points):
             cumulative += weights[index] / total
         ancestors[j] = index
     return ancestors
+
+
+# ------------------------------------------------------------------- Metropolis decisions
+def acceptance(log_ratio):
+    """Acceptance probabilities given log acceptance ratios; nan is refused."""
+    return np.exp(np.minimum(0.0, np.where(np.isnan(log_ratio), -np.inf, log_ratio)))
+
+
+def accepted(log_ratio, rng):
+    """Which proposals of log acceptance ratios (m,) are accepted, a mask, and `acceptance`."""
+    chance = acceptance(log_ratio)
+    return rng.random(len(chance)) < chance, chance
+
+
+def select(taken, new, old):
+    """Arrays of the accepted proposals, and of the old states elsewhere."""
+    return (
+        np.where(taken.reshape(-1, *[1] * (before.ndim - 1)), after, before)
+        for after, before in zip(new, old, strict=True)
+    )
+
+
+def adapted_step(log_step, chance, target, t):
+    """Log step size after move t = 0, 1, ... of a mean acceptance probability."""
+    return log_step + (chance - target) * (t + 1.0) ** -_DECAY
 
 
 # ------------------------------------------------------------------- stacking

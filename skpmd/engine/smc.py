@@ -16,13 +16,15 @@ import numpy as np
 
 from skpmd._runtime.call import counted
 from skpmd._runtime.threads import by_rows
-from skpmd.engine import metropolis, mirror
+from skpmd.engine import mirror
+from skpmd.engine.diagnostics import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.loop import Outcome, resumable
-from skpmd.engine.metropolis import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
     Particles,
     Rejuvenated,
+    accepted,
+    adapted_step,
     equally_weighted,
     log_sum_exp,
     resample,
@@ -186,7 +188,7 @@ def _moved(model, batches, theta, log_step, rng):
             break
         step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
         state, probability = _langevin(model, batches, state, step, rng)
-        log_step = metropolis.adapted(log_step, probability, _ACCEPT, t)
+        log_step = adapted_step(log_step, probability, _ACCEPT, t)
         probabilities.append(probability)
         correlation = float(rank_correlation(start, ranks(state.value)))
     theta = model.to_ordered(state.theta) if symmetric else state.theta
@@ -221,7 +223,7 @@ def _langevin(model, batches, state, step, rng):
         log_ratio = new.value - state.value
         log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root, diagonal)
         log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root, diagonal)
-    taken, probability = metropolis.accept(log_ratio, rng)
+    taken, probability = accepted(log_ratio, rng)
     refused = np.flatnonzero(~taken)
     for after, before in zip(new, state, strict=True):
         after[refused] = before[refused]

@@ -5,9 +5,7 @@ it. The data are in attributes, and ``plot(ax=...)`` draws them again. These cla
 install skpmd[plot]``.
 """
 
-from skpmd.plot._effects import EffectsDisplay
-from skpmd.plot._group_effects import GroupEffectsDisplay
-from skpmd.plot._intervals import PosteriorIntervalDisplay
+from skpmd.plot._forest import EffectsDisplay, GroupEffectsDisplay, PosteriorIntervalDisplay
 from skpmd.plot._mixture_density import MixtureDensityDisplay
 from skpmd.plot._pairs import PairDisplay
 from skpmd.plot._predictive_band import PredictiveBandDisplay

@@ -22,16 +22,38 @@ _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
 _LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
-_ROW, _FRAME = 0.2, 1.3  # Inches of a forest plot for each row, and around them.
+_LETTERS = 9.0  # Names of rows have so many points at most.
 _MANY = 2000  # So many points are one image in files of vectors.
-# What a linear predictor is by its link, and e to the power of a difference of two.
-KINDS = {"identity": ("units of y", "exp(units of y)"),
-         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
-         "softmax": ("log odds against the first class", "odds ratio against the first class"),
-         }  # fmt: skip
 
 # What the docstrings of all displays have in common, in the place of names in angle brackets.
 _TEXTS = {
+    "<forest>": """
+        names : sequence of str of length k
+            Names of what is shown, from the top.
+        center : ndarray of shape (k,)
+            Points.
+        inner, outer : ndarray of shape (k, 2)
+            Lower and upper ends of the intervals.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Posterior probabilities of the intervals.
+        """,
+    "<marks>": """
+        <figure>
+        points_ : matplotlib Line2D
+            Points.
+        inner_lines_, outer_lines_ : matplotlib LineCollection
+            Intervals.
+        """,
+    "<levels>": """
+        levels : tuple of two float, default=(0.5, 0.9)
+            Posterior probabilities of the thick and of the thin interval.
+        """,
+    "<points>": """
+        color : matplotlib color, default="#0072B2"
+            Colour of points and lines.
+        point_kw, line_kw : dict, default=None
+            Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
+        """,
     "<figure>": """
         ax_ : matplotlib Axes
             Axes that the plot is drawn in, the first of several.
@@ -80,32 +102,124 @@ class Display:
                 returns = _RETURNS.format(cls.__name__, "Itself.")
                 function.__doc__ = f"{filled(function.__doc__, _TEXTS)}\n\n{returns}"
 
-    def _draw_forest(self, ax, of_all, color, point_kw, line_kw):
-        """Named points with two intervals, and a line at ``null``, drawn.
+    # ------------------------------------------------------------------ what is drawn in
+    def _one_axes(self, ax, height=4.8, longest=0):
+        """Axes to draw in and their figure: the given axes, or those of a new figure.
 
-        ``of_all`` are how many there are and what they are called.
+        A new figure is wider if the longest name at its side has more letters than usual.
         """
-        n, longest = len(self.names), max(map(len, short_names(self.names)))
-        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 4) + _FRAME, longest)
-        null = getattr(self, "null", 0.0)
-        self.null_line_ = self.ax_.axvline(
-            null, color=GREY, linewidth=1.0, linestyle="--", zorder=0
-        )
-        self.points_, (self.outer_lines_, self.inner_lines_) = draw_rows(
-            self.ax_,
-            self.names,
-            self.center,
-            ((self.outer, 1.0), (self.inner, 2.8)),
-            with_defaults({"color": color, "markersize": 5, "zorder": 3}, point_kw),
-            {"color": color, **(line_kw or {})},
-            9.0,
-        )
-        if null == 1.0 and self.outer.min() > 0.0:  # Ratios.
-            log_axis(self.ax_)
-        inner, outer = (percent(level) for level in self.levels)
-        self.ax_.set_xlabel(f"{self.quantity}\nposterior mean, {inner} and {outer} intervals")
-        if title := sentence_of_hidden(n, *of_all):
-            self.ax_.set_title(title, fontsize="medium")
+        if ax is None:
+            width = _WIDTH + _LETTER * max(longest - _LENGTHS[0], 0)
+            _, ax = matplotlib().subplots(figsize=(width, height), layout="constrained")
+        elif not _is_axes(ax):
+            raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}.")
+        open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+
+    def _many_axes(self, ax, shape, size, spaces=(0.1, 0.1), **options):
+        """An array of Axes of a shape, of which the first are ``ax_``, and their figure.
+
+        If ``ax`` is None, the figure is new, with ``size`` in inches. A single Axes is divided, and
+        several of the right number are used unchanged. Options are those of `Figure.subplots`.
+        ``spaces`` are widths and heights between panels, relative to a panel, for figures without a
+        layout engine that makes room for labels.
+        """
+        if ax is None:
+            figure = matplotlib().figure(figsize=size, layout="constrained")
+            axes = figure.subplots(*shape, squeeze=False, **options)
+        elif _is_axes(ax):
+            ax.set_axis_off()
+            inner = _grid_inside(ax, shape, spaces, options)
+            axes = inner.subplots(squeeze=False, **options)
+        else:
+            axes, n = np.asarray(ax, dtype=object), shape[0] * shape[1]
+            if axes.size != n or not all(_is_axes(one) for one in axes.ravel()):
+                raise ValueError(
+                    f"ax must be one matplotlib Axes or {n} of them, for so many panels, got an "
+                    f"array of shape {axes.shape}."
+                )
+            axes = axes.reshape(shape)
+        self.axes_, self.ax_, self.figure_ = axes, axes[0, 0], axes[0, 0].figure
+
+    def _put_title(self, text, is_ours):
+        """A title above several panels: of the figure if that is ours, else above the first panel.
+
+        Above the first panel it leaves a line for the title of this panel.
+        """
+        if text and is_ours:
+            self.figure_.suptitle(text, fontsize="medium")
+        elif text:
+            below = "\n" if self.ax_.get_title() else ""
+            self.ax_.set_title(text + below, loc="left", fontsize="medium")
+
+    def _put_legend(self, handles=None):
+        """A legend above the Axes, where it hides nothing, in as many columns as there is room for.
+
+        It is on the right, because the power of ten of the vertical axis is on the left.
+        """
+        handles = handles or self.ax_.get_legend_handles_labels()[0]
+        longest = max(len(str(one.get_label())) for one in handles)
+        inches = self.ax_.get_window_extent().width / self.ax_.figure.dpi
+        columns = int(np.clip(inches // (0.45 + 0.06 * longest), 1, len(handles)))
+        self.legend_ = self.ax_.legend(
+            handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns,
+            fontsize="small", frameon=False, borderaxespad=0.2,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ artists, in one panel
+    def _draw_line(self, x, y, given, panel=None, **look):
+        """A line of `Axes.plot`."""
+        (line,) = (panel or self.ax_).plot(x, y, **with_defaults(look, given))
+        return line
+
+    def _draw_marks(self, x, y, given, panel=None, **look):
+        """Marks with a white edge, and no line between them."""
+        look = {"marker": "o", "markeredgecolor": "white", "linestyle": "none", **look}
+        return self._draw_line(x, y, given, panel, **look)
+
+    def _draw_data(self, x, y, given, **look):
+        """Points of data, which are seen through one another where they are many."""
+        n = len(x)
+        return self._draw_line(
+            x, y, given, color=BLACK, marker="o", linestyle="none", markeredgewidth=0.0,
+            rasterized=n > _MANY, alpha=float(np.clip(300.0 / max(n, 1), 0.15, 0.7)), **look,
+        )  # fmt: skip
+
+    def _draw_bands(self, inner, outer, labels, given):
+        """Bands with lower and upper ends (2, g): the inner one, and the outer one behind it."""
+        found = []
+        for ends, color, label in zip((outer, inner), (LIGHT, DARK), labels[::-1], strict=True):
+            look = {"color": color, "label": label, "linewidth": 0.0, **(given or {})}
+            found.append(self.ax_.fill_between(self.x, *ends, **look))
+        return found[::-1]
+
+    def _draw_bins(self, values, edges, look, panel=None):
+        """A histogram as a filled outline of its bins."""
+        look = {"fill": True, "linewidth": 0.8, **look}
+        self.histogram_ = (panel or self.ax_).stairs(values, edges, **look)
+
+    def _draw_regions(self, grid, density, cuts, widths, given, panel=None):
+        """Regions above two densities, the lower one first, and outlines, which are returned."""
+        panel, top = panel or self.ax_, np.nextafter(max(density.max(), cuts[-1]), np.inf)
+        panel.contourf(*grid, density, levels=[*cuts, top], colors=[LIGHT, DARK])
+        look = {"colors": BLUE, "linewidths": widths, "linestyles": ["--", "-"], **(given or {})}
+        return panel.contour(*grid, density, levels=cuts, **look)
+
+    def _draw_rows(self, names, center, intervals, color, point_kw, line_kw, panel=None):
+        """A named row for each point, the first on top: the points, and the lines of each interval.
+
+        ``intervals`` are pairs of ends (n, 2) and a width of lines, the outermost first.
+        """
+        panel, rows, look = panel or self.ax_, np.arange(len(center)), {"color": color}
+        lines = [
+            panel.hlines(rows, *ends.T, **{"linewidth": width, **look, **(line_kw or {})})
+            for ends, width in intervals
+        ]
+        points = self._draw_marks(center, rows, point_kw, panel, **look, markersize=5, zorder=3)
+        size = min(room_for(panel, len(rows) + 0.2), _LETTERS)
+        panel.set_ylim(len(rows) - 0.4, -0.6)
+        panel.set_yticks(rows, short_names(names), fontsize=size)
+        return points, lines
 
 
 class PosteriorDisplay(Display):
@@ -147,44 +261,6 @@ def matplotlib(module="pyplot"):
     return library(f"matplotlib.{module}", "plot")
 
 
-def one_axes(ax, height=4.8, longest=0):
-    """Axes to draw in and their figure: the given axes, or those of a new figure.
-
-    A new figure is wider if the longest name at its side has more letters than usual.
-    """
-    if ax is None:
-        width = _WIDTH + _LETTER * max(longest - _LENGTHS[0], 0)
-        figure, ax = matplotlib().subplots(figsize=(width, height), layout="constrained")
-    elif not _is_axes(ax):
-        raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}.")
-    open_frame(ax)
-    return ax, ax.figure
-
-
-def many_axes(ax, shape, size, spaces=(0.1, 0.1), **options):
-    """An array of Axes of a shape, and their figure.
-
-    If ``ax`` is None, the figure is new, with ``size`` in inches. A single Axes is divided, and
-    several of the right number are used unchanged. Options are those of `Figure.subplots`.
-    ``spaces`` are widths and heights between panels, relative to a panel, for figures without a
-    layout engine that makes room for labels.
-    """
-    if ax is None:
-        figure = matplotlib().figure(figsize=size, layout="constrained")
-        return figure.subplots(*shape, squeeze=False, **options), figure
-    if _is_axes(ax):
-        ax.set_axis_off()
-        inner = _grid_inside(ax, shape, spaces, options)
-        return inner.subplots(squeeze=False, **options), ax.figure
-    axes = np.asarray(ax, dtype=object)
-    if axes.size != shape[0] * shape[1] or not all(_is_axes(one) for one in axes.ravel()):
-        raise ValueError(
-            f"ax must be one matplotlib Axes or {shape[0] * shape[1]} of them, for so many panels, "
-            f"got an array of shape {axes.shape}."
-        )
-    return axes.reshape(shape), axes.flat[0].figure
-
-
 def _is_axes(ax):
     return isinstance(ax, matplotlib("axes").Axes)
 
@@ -200,33 +276,6 @@ def _grid_inside(ax, shape, spaces, options):
     place = ax.get_position()
     look |= {"left": place.x0, "right": place.x1, "bottom": place.y0, "top": place.y1}
     return matplotlib("gridspec").GridSpec(*shape, figure=ax.figure, **look)
-
-
-def put_title(text, panel, figure, is_ours):
-    """A title above several panels: that of the figure if it is ours, else above the first panel.
-
-    Above the first panel it leaves a line for the title of this panel.
-    """
-    if text and is_ours:
-        figure.suptitle(text, fontsize="medium")
-    elif text:
-        below = "\n" if panel.get_title() else ""
-        panel.set_title(text + below, loc="left", fontsize="medium")
-
-
-def put_legend(ax, **options):
-    """A legend above the Axes, where it hides nothing, in as many columns as there is room for.
-
-    It is on the right, because the power of ten of the vertical axis is on the left.
-    """
-    handles = options.pop("handles", None) or ax.get_legend_handles_labels()[0]
-    longest = max(len(str(one.get_label())) for one in handles)
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    columns = int(np.clip(inches // (0.45 + 0.06 * longest), 1, len(handles)))
-    return ax.legend(
-        handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns,
-        fontsize="small", frameon=False, borderaxespad=0.2, **options,
-    )  # fmt: skip
 
 
 def plain_numbers(axis):
@@ -276,51 +325,6 @@ def with_defaults(defaults, given):
     return {**defaults, **cbook.normalize_kwargs(given or {}, lines.Line2D)}
 
 
-def draw_line(ax, x, y, given, **look):
-    """A line of `Axes.plot`."""
-    (line,) = ax.plot(x, y, **with_defaults(look, given))
-    return line
-
-
-def draw_marks(ax, x, y, given, **look):
-    """Marks with a white edge, and no line between them."""
-    look = {"marker": "o", "markeredgecolor": "white", "linestyle": "none", **look}
-    return draw_line(ax, x, y, given, **look)
-
-
-def draw_data(ax, x, y, given, **look):
-    """Points of data, which are seen through one another where they are many."""
-    n = len(x)
-    return draw_line(
-        ax, x, y, given, color=BLACK, marker="o", linestyle="none", markeredgewidth=0.0,
-        rasterized=n > _MANY, alpha=float(np.clip(300.0 / max(n, 1), 0.15, 0.7)), **look,
-    )  # fmt: skip
-
-
-def draw_bands(ax, x, inner, outer, labels, given):
-    """Bands with lower and upper ends (2, g): the inner one, and the outer one behind it."""
-    found = [
-        ax.fill_between(
-            x, *ends, **{"color": color, "label": label, "linewidth": 0.0, **(given or {})}
-        )
-        for ends, color, label in zip((outer, inner), (LIGHT, DARK), labels[::-1], strict=True)
-    ]
-    return found[::-1]
-
-
-def draw_histogram(ax, values, edges, look):
-    """A filled outline of bins."""
-    return ax.stairs(values, edges, **{"fill": True, "linewidth": 0.8, **look})
-
-
-def draw_regions(ax, grid, density, cuts, widths, given):
-    """Regions above two densities, the lower one first, and their outlines, which are returned."""
-    top = np.nextafter(max(density.max(), cuts[-1]), np.inf)
-    ax.contourf(*grid, density, levels=[*cuts, top], colors=[LIGHT, DARK])
-    look = {"colors": BLUE, "linewidths": widths, "linestyles": ["--", "-"], **(given or {})}
-    return ax.contour(*grid, density, levels=cuts, **look)
-
-
 def region_patches(labels):
     """Patches for a legend of an inner and an outer region."""
     patch = matplotlib("patches").Patch
@@ -329,22 +333,6 @@ def region_patches(labels):
         patch(facecolor=color, edgecolor=BLUE, linestyle=style, label=label)
         for label, color, style in looks
     ]
-
-
-def draw_rows(ax, names, center, intervals, point_look, line_look, letters):
-    """A named row for each point, the first on top: the points, and the lines of each interval.
-
-    ``intervals`` are pairs of ends (n, 2) and a width of lines, the outermost first, and
-    ``letters`` is the size of the largest.
-    """
-    rows = np.arange(len(center))
-    lines = [
-        ax.hlines(rows, *ends.T, **{"linewidth": width, **line_look}) for ends, width in intervals
-    ]
-    points = draw_marks(ax, center, rows, None, **point_look)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(rows, short_names(names), fontsize=min(room_for(ax, len(rows) + 0.2), letters))
-    return points, lines
 
 
 def open_frame(*panels):

@@ -11,31 +11,24 @@ from scipy.special import ndtri
 from skpmd._base.utils import check_count, check_level
 from skpmd._base.validation import checked_weights
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
-from skpmd.plot import _regions
 from skpmd.plot._common import (
     BLUE,
     DARK,
     GREY,
     Display,
     check_levels,
-    draw_data,
-    draw_histogram,
-    draw_line,
-    draw_regions,
     matplotlib,
-    one_axes,
     percent,
-    put_legend,
     region_patches,
     short_names,
 )
+from skpmd.plot._pairs import thresholds
 from skpmd.plot._tables import dense, named, scaling_of
 from skpmd.posterior import Posterior
+from skpmd.predictive import NormalMixture
 from skpmd.wrappers import column_names, innermost, inside
 
 _REGIONS = (0.5, 0.9)
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-_BLOCK = 1 << 21  # So many densities of components are held at once.
 _FAR = float(ndtri(0.9999))  # Components are drawn as far as this, in standard deviations.
 
 
@@ -199,10 +192,10 @@ class MixtureDensityDisplay(Display):
         data_kw : dict, default=None
             Keywords of the histogram (`Axes.stairs`) or of the points (`Axes.plot`).
         """
-        self.ax_, self.figure_ = one_axes(ax)
+        self._one_axes(ax)
         self.line_ = self.band_ = self.histogram_ = self.contours_ = self.points_ = None
         if self.y is None:
-            self._draw_line(line_kw, band_kw or {}, data_kw or {})
+            self._draw_column(line_kw, band_kw or {}, data_kw or {})
         else:
             self._draw_plane(contour_kw, data_kw)
         names = short_names(self.names)
@@ -210,21 +203,21 @@ class MixtureDensityDisplay(Display):
         self.ax_.set_ylabel("density" if self.y is None else names[1])
         return self
 
-    def _draw_line(self, line_kw, band_kw, data_kw):
+    def _draw_column(self, line_kw, band_kw, data_kw):
         if self.data is not None and len(self.data):
             values, edges = self._histogram()
             look = {"facecolor": "0.9", "edgecolor": GREY, "label": "data", **data_kw}
-            self.histogram_ = draw_histogram(self.ax_, values, edges, look)
+            self._draw_bins(values, edges, look)
         look = {"color": DARK, "linewidth": 0.0, "label": f"{percent(self.level)} of particles"}
         look |= {"alpha": 0.65, **band_kw}  # The histogram is seen behind it.
         self.band_ = self.ax_.fill_between(self.x, *self.band.T, **look)
-        self.line_ = draw_line(
-            self.ax_, self.x, self.density, line_kw, color=BLUE, linewidth=1.8,
+        self.line_ = self._draw_line(
+            self.x, self.density, line_kw, color=BLUE, linewidth=1.8,
             label="posterior mean",
         )  # fmt: skip
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.margins(x=0.0)
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
 
     def _histogram(self):
         bins = self.bins
@@ -234,15 +227,15 @@ class MixtureDensityDisplay(Display):
 
     def _draw_plane(self, contour_kw, data_kw):
         areas = np.outer(np.gradient(self.x), np.gradient(self.y))
-        cuts = _regions.thresholds(self.density, areas, self.levels)
+        cuts = thresholds(self.density, areas, self.levels)
         grid = np.meshgrid(self.x, self.y, indexing="ij")
         handles = region_patches(f"{percent(level)} of new rows" for level in self.levels)
         if self.data is not None and len(self.data):
             look = {"markersize": 2.5, "label": "data"}
-            self.points_ = draw_data(self.ax_, *self.data.T, data_kw, **look)
+            self.points_ = self._draw_data(*self.data.T, data_kw, **look)
             handles.append(self.points_)
-        self.contours_ = draw_regions(self.ax_, grid, self.density, cuts, [0.9, 1.5], contour_kw)
-        self.legend_ = put_legend(self.ax_, handles=handles)
+        self.contours_ = self._draw_regions(grid, self.density, cuts, [0.9, 1.5], contour_kw)
+        self._put_legend(handles)
 
 
 def _mixture_and_rows(estimator, X):
@@ -268,7 +261,8 @@ def _mixture_and_rows(estimator, X):
 def _line(mixtures, posterior, data, n, level):
     """Mean density and band along one column."""
     x = _places(*reach(mixtures, posterior.weights), data, n)
-    table = densities(mixtures, x)
+    weights, means, stds = (one.T for one in mixtures)
+    table = NormalMixture(means, stds, weights).pdf(np.repeat(x[:, None], means.shape[1], axis=1)).T
     return {
         "x": x,
         "density": posterior.weights @ table,
@@ -312,18 +306,6 @@ def marginal_of(posterior, column):
         particles[:, places["means"].columns[:, column]],
         particles[:, places["stds"].columns[:, column]],
     )
-
-
-def densities(mixtures, x):
-    """Density of each particle's mixture at each point, (m, g)."""
-    weights, means, stds = mixtures
-    out, step = np.empty((len(weights), len(x))), max(1, _BLOCK // (len(x) * weights.shape[1]))
-    for start in range(0, len(weights), step):
-        rows = slice(start, start + step)
-        z = (x - means[rows, :, None]) / stds[rows, :, None]
-        own = np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI) / stds[rows, :, None]
-        out[rows] = np.einsum("ik,ikg->ig", weights[rows], own)
-    return out
 
 
 def reach(mixtures, particle_weights):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtri
 
 from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike
-from skpmd.plot import _regions
 from skpmd.plot._common import (
     BLACK,
     BLUE,
@@ -19,13 +19,9 @@ from skpmd.plot._common import (
     check_levels,
     check_posterior,
     coordinates,
-    draw_line,
-    draw_regions,
-    many_axes,
     matplotlib,
     percent,
     plain_numbers,
-    put_title,
     region_patches,
     sentence_of_hidden,
     short_names,
@@ -39,6 +35,13 @@ _NOTHING = 1e-6  # Other particles have to have as much of the weight.
 # whose squares are still numbers.
 _ROUNDING, _TINY = 1e-12, 1e-150
 _LETTERS, _FONT = 18, 9  # Names have lines of so many letters, in so many points.
+_TAIL = 0.05  # Axes leave out so much of what is not in the outer region on either side,
+_MARGIN = 0.15  # and have so much of their length more.
+_EVEN, _BY_MASS = 50, 40  # Points of a grid: at equal distances, and at equal masses.
+_EDGE = 2.0 ** np.arange(7)  # Points beyond the edge of a mode, in distances of those within.
+_CORRELATED = 0.9  # From this correlation on a grid of two coordinates is turned.
+_FLAT = 1e-6  # Standard deviations of a ridge that is a line to rounding.
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # Multiples of it are spread evenly over the unit interval.
 
 
 class PairDisplay(PosteriorDisplay):
@@ -149,13 +152,13 @@ class PairDisplay(PosteriorDisplay):
                 "that pairs could show: take PosteriorIntervalDisplay."
             )
         places = _varying(posterior, coordinates(posterior, names), names is None)
-        chosen = _regions.selection(posterior, places[:max_coordinates])
+        chosen = selection(posterior, places[:max_coordinates])
         k = len(chosen.names)
         display = cls(
             names=chosen.names,
-            marginals=[_marginal(chosen, j, levels) for j in range(k)],
-            pairs={(i, j): _pair(chosen, j, i, levels) for i in range(k) for j in range(i)},
-            limits=_regions.axis_limits(chosen, levels[1]),
+            marginals=[marginal(chosen, j, levels) for j in range(k)],
+            pairs={(i, j): pair(chosen, j, i, levels) for i in range(k) for j in range(i)},
+            limits=axis_limits(chosen, levels[1]),
             levels=levels,
             n_coordinates=len(places),
         )
@@ -178,8 +181,7 @@ class PairDisplay(PosteriorDisplay):
         """
         k = len(self.names)
         side = max(_PANEL * k, 4.8)
-        self.axes_, self.figure_ = many_axes(ax, (k, k), (side, side))
-        self.ax_ = self.axes_[0, 0]
+        self._many_axes(ax, (k, k), (side, side))
         names = [wrapped(name, _LETTERS) for name in short_names(self.names)]
         self.lines_ = [self._draw_marginal(j, line_kw) for j in range(k)]
         self.contours_ = {place: self._draw_pair(*place, contour_kw) for place in self.pairs}
@@ -203,14 +205,14 @@ class PairDisplay(PosteriorDisplay):
         self.figure_.align_xlabels(self.axes_[-1])
         self.figure_.align_ylabels(self.axes_[:, 0])
         hidden = sentence_of_hidden(k, self.n_coordinates, "coordinates")
-        put_title(hidden, self.ax_, self.figure_, ax is None)
+        self._put_title(hidden, ax is None)
         return self
 
     def _draw_marginal(self, j, line_kw):
         panel, (x, density, cuts) = self.axes_[j, j], self.marginals[j]
         for cut, colour in zip(cuts, (LIGHT, DARK), strict=True):
             panel.fill_between(x, 0.0, density, where=density >= cut, color=colour, linewidth=0.0)
-        line = draw_line(panel, x, density, line_kw, color=BLUE, linewidth=1.5)
+        line = self._draw_line(x, density, line_kw, panel, color=BLUE, linewidth=1.5)
         panel.set_ylim(0.0, 1.05 * density.max())
         panel.set_yticks([])
         panel.spines[["top", "right", "left"]].set_visible(False)
@@ -220,7 +222,7 @@ class PairDisplay(PosteriorDisplay):
         panel, (*grid, density, cuts) = self.axes_[i, j], self.pairs[i, j]
         panel.set_ylim(*self.limits[i])
         plain_numbers(panel.yaxis)
-        return draw_regions(panel, grid, density, cuts, [0.8, 1.4], contour_kw)
+        return self._draw_regions(grid, density, cuts, [0.8, 1.4], contour_kw, panel)
 
     def _explain(self):
         """What the regions hold, beside the first panel or in it."""
@@ -249,11 +251,124 @@ def _varying(posterior, places, is_default):
     return places[varies]
 
 
-def _marginal(posterior, j, levels):
-    x, density = _regions.marginal(posterior, j, levels[1])
-    return x, density, _regions.thresholds(density, np.gradient(x), levels)
+# ------------------------------------------------------------------- regions
+def selection(posterior, places):
+    """The posterior of some coordinates; particles without weight are left out."""
+    alive = posterior.weights > 0.0
+    return Posterior(
+        posterior.particles[np.ix_(alive, places)],
+        posterior.log_weights[alive],
+        names=[posterior.names[j] for j in places],
+        support=_support(posterior, places),
+    )
 
 
-def _pair(posterior, i, j, levels):
-    x, y, density, areas = _regions.pair(posterior, i, j, levels[1])
-    return x, y, density, _regions.thresholds(density, areas, levels)
+def _support(posterior, places):
+    """Edges of some coordinates; None where there are none."""
+    return None if posterior.support is None else tuple(end[places] for end in posterior.support)
+
+
+def axis_limits(posterior, outer):
+    """Lower and upper limit of each coordinate's axis, (d, 2), for regions of an outer level."""
+    tail = _TAIL * (1.0 - outer)
+    low, high = posterior.quantile([tail, 1.0 - tail])
+    margin = _MARGIN * (high - low)
+    return np.column_stack([low - margin, high + margin])
+
+
+def grid(posterior, outer):
+    """Points along each coordinate, a list of ndarray.
+
+    Points at equal masses are close where the particles are. Even modes that are narrow compared
+    with their distance therefore have points, and some points lie beyond their edges.
+    """
+    shares = (np.arange(_BY_MASS) + 0.5) / _BY_MASS
+    at_mass = posterior.quantile(shares).T
+    even = (np.linspace(low, high, _EVEN) for low, high in axis_limits(posterior, outer))
+    points = ((one, own, _edges(own)) for one, own in zip(even, at_mass, strict=True))
+    return [np.unique(np.concatenate(one)) for one in points]
+
+
+def _edges(points):
+    """Points beyond sorted ones, on either side of gaps that are wide beside those before."""
+    steps, found = np.diff(points), []
+    for here, ahead, at, sign in (
+        (steps[:-1], steps[1:], points[1:-1], 1.0),
+        (steps[1:], steps[:-1], points[1:-1], -1.0),
+    ):
+        for many in _EDGE:
+            wide = ahead > 2.0 * many * here
+            found.append(at[wide] + sign * many * here[wide])
+    ends = [points[0] - many * steps[0] for many in _EDGE]
+    ends += [points[-1] + many * steps[-1] for many in _EDGE]
+    return np.concatenate([*found, ends])
+
+
+def marginal(posterior, j, levels):
+    """Points along one coordinate, the density of its particles there, and thresholds of levels."""
+    support = _support(posterior, [j])
+    one = Posterior(posterior.particles[:, [j]], posterior.log_weights, support=support)
+    (x,) = grid(one, levels[1])
+    density = np.exp(one.log_density(x[:, None]))
+    return x, density, thresholds(density, np.gradient(x), levels)
+
+
+def pair(posterior, i, j, levels):
+    """The same of two coordinates: x, y and density (a, b) on a grid, and thresholds.
+
+    The axes of the grid are those of the coordinates. If these are so correlated that a ridge would
+    be narrower than the mesh, they are the diagonals of the standardised coordinates.
+    """
+    both = posterior.particles[:, [i, j]]
+    centre, turn = posterior.weights @ both, np.diag(_std(both, posterior.weights))
+    if abs(_correlation(both, posterior.weights)) > _CORRELATED:
+        turn = turn @ np.array([[1.0, 1.0], [1.0, -1.0]])
+    own = np.linalg.solve(turn, (both - centre).T).T
+    width = np.maximum(_std(own, posterior.weights), _FLAT * np.abs(own).max())
+    turn, own = turn * width, own / width
+    turned = Posterior(_spread(own), posterior.log_weights)
+    u, v = grid(turned, levels[1])
+    points = np.stack(np.meshgrid(u, v, indexing="ij"), axis=-1)
+    density = np.exp(turned.log_density(points.reshape(-1, 2))).reshape(points.shape[:2])
+    x, y = np.moveaxis(points @ turn.T + centre, -1, 0)
+    support = _support(posterior, [i, j])
+    if support is not None:  # There is nothing beyond an edge.
+        (low, lower), (high, upper) = support
+        density[(x <= low) | (x >= high) | (y <= lower) | (y >= upper)] = 0.0
+    areas = np.outer(np.gradient(u), np.gradient(v))
+    return x, y, density, thresholds(density, areas, levels)
+
+
+def thresholds(density, areas, levels):
+    """Densities above which a region of highest density has each level (Hyndman 1996).
+
+    ``areas`` are the areas of the cells around the points of a grid, and the levels increase. The
+    result has the threshold of the outer level first and increases strictly, as contours require.
+    """
+    order = np.argsort(density, axis=None)[::-1]
+    mass = np.cumsum((density * areas).ravel()[order])
+    found = np.interp(levels, mass / mass[-1], density.ravel()[order])[::-1].copy()
+    for k in range(1, len(found)):
+        found[k] = max(found[k], np.nextafter(found[k - 1], np.inf))
+    return found
+
+
+def _std(values, weights):
+    return np.sqrt(weights @ (values - weights @ values) ** 2)
+
+
+def _correlation(values, weights):
+    centred = (values - weights @ values) / _std(values, weights)
+    return float(weights @ (centred[:, 0] * centred[:, 1]))
+
+
+def _spread(values):
+    """Values whose constant coordinates vary with standard deviation 1, evenly and by no chance.
+
+    The density of a line is infinite, that of a ridge too narrow to be seen is not.
+    """
+    out, scores = values.copy(), ndtri((np.arange(len(values)) * _GOLDEN + 0.5) % 1.0)
+    for j in range(values.shape[1]):
+        if np.ptp(values[:, j]) < 1.0:
+            out[:, j] += scores
+    return out

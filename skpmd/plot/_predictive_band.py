@@ -9,19 +9,7 @@ from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats, check_count
 from skpmd._typing import Array, ArrayLike, AxesLike, Estimator, MatrixLike
-from skpmd.plot._common import (
-    BLUE,
-    Display,
-    check_levels,
-    draw_bands,
-    draw_data,
-    draw_line,
-    matplotlib,
-    one_axes,
-    percent,
-    put_legend,
-    short_names,
-)
+from skpmd.plot._common import BLUE, Display, check_levels, matplotlib, percent, short_names
 from skpmd.plot._tables import along_column, as_column, target_name_of
 from skpmd.predictive import PredictiveDistribution
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
@@ -241,24 +229,23 @@ class PredictiveBandDisplay(Display):
             Keywords of the means (`Axes.plot`), of both bands (`Axes.fill_between`) and of the data
             (`Axes.plot`).
         """
-        self.ax_, self.figure_ = one_axes(ax)
+        self._one_axes(ax)
         labels = [f"{percent(level)} of {self.band_name}" for level in self.levels]
-        self.inner_band_, self.outer_band_ = draw_bands(
-            self.ax_, self.x, self.inner.T, self.outer.T, labels, band_kw
+        self.inner_band_, self.outer_band_ = self._draw_bands(
+            self.inner.T, self.outer.T, labels, band_kw
         )
-        self.line_ = draw_line(
-            self.ax_, self.x, self.center, line_kw, color=BLUE, linewidth=1.8,
+        self.line_ = self._draw_line(
+            self.x, self.center, line_kw, color=BLUE, linewidth=1.8,
             label=self.center_name,
         )  # fmt: skip
         self.points_ = None
         if self.data is not None:
-            self.points_ = draw_data(
-                self.ax_, *self.data, point_kw, markersize=3.0, label=self.data_name
-            )
+            look = {"markersize": 3.0, "label": self.data_name}
+            self.points_ = self._draw_data(*self.data, point_kw, **look)
         xlabel, ylabel = short_names([self.name]) + short_names([self.target_name])
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         self.ax_.margins(x=0.0)
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
         return self
 
 

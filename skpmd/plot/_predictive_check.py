@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats, as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
@@ -18,19 +17,13 @@ from skpmd.plot._common import (
     Display,
     check_levels,
     check_option,
-    draw_bands,
-    draw_histogram,
-    draw_line,
-    draw_marks,
     matplotlib,
-    one_axes,
     percent,
-    put_legend,
     short_names,
     with_defaults,
 )
 from skpmd.plot._tables import target_name_of
-from skpmd.wrappers import innermost
+from skpmd.wrappers import called
 
 _KINDS = "auto", "density", "frequency"
 _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.
@@ -145,7 +138,8 @@ class PosteriorPredictiveCheckDisplay(Display):
         """
         matplotlib()
         n_draws = check_n_draws("n_draws", n_draws)
-        draws = _draws(estimator, X, n_draws, as_generator(random_state))
+        keywords = {"n_samples": n_draws, "random_state": as_generator(random_state)}
+        draws = called(estimator, X, "sample_y", keywords)
         return cls.from_predictions(y, draws.T, **options)
 
     @classmethod
@@ -217,7 +211,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         replicated_kw : dict, default=None
             Keywords for the replicated data (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
         """
-        self.ax_, self.figure_ = one_axes(ax)
+        self._one_axes(ax)
         self.inner_ = self.outer_ = self.histogram_ = None
         draw = {
             "density": self._draw_density,
@@ -226,7 +220,7 @@ class PosteriorPredictiveCheckDisplay(Display):
         }[self.kind]
         self.observed_ = draw(observed_kw, replicated_kw or {})
         self.ax_.set_xlabel(short_names([self.name])[0])
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
         return self
 
     def _bands(self):
@@ -236,9 +230,9 @@ class PosteriorPredictiveCheckDisplay(Display):
         return *ends, [f"{percent(level)} of replicated" for level in self.levels]
 
     def _draw_density(self, observed_kw, replicated_kw):
-        self.inner_, self.outer_ = draw_bands(self.ax_, self.x, *self._bands(), replicated_kw)
-        line = draw_line(
-            self.ax_, self.x, self.observed, observed_kw, color=VERMILION, linewidth=1.8,
+        self.inner_, self.outer_ = self._draw_bands(*self._bands(), replicated_kw)
+        line = self._draw_line(
+            self.x, self.observed, observed_kw, color=VERMILION, linewidth=1.8,
             label="observed",
         )  # fmt: skip
         self.ax_.set_ylabel("density")
@@ -256,8 +250,8 @@ class PosteriorPredictiveCheckDisplay(Display):
             )
             for j, width in ((1, 1.4), (0, 5.0))
         )  # fmt: skip
-        line = draw_marks(
-            self.ax_, places, self.observed, observed_kw, color=VERMILION, marker="X", markersize=8,
+        line = self._draw_marks(
+            places, self.observed, observed_kw, color=VERMILION, marker="X", markersize=8,
             label="observed", zorder=3,
         )  # fmt: skip
         if not is_number:
@@ -275,7 +269,7 @@ class PosteriorPredictiveCheckDisplay(Display):
     def _draw_statistic(self, observed_kw, replicated_kw):
         values, edges = np.histogram(self.replicated, bins=_bins(self.replicated))
         look = {"facecolor": LIGHT, "edgecolor": BLUE, "label": "replicated", **replicated_kw}
-        self.histogram_ = draw_histogram(self.ax_, values, edges, look)
+        self._draw_bins(values, edges, look)
         label = f"observed: {100 * self.p_value:.3g} % of replicated are larger"
         look = {"color": VERMILION, "linewidth": 2.0, "label": label}
         self.ax_.set_ylabel("replicated data sets")
@@ -290,21 +284,6 @@ def _are_numbers(values):
 def _bins(values):
     """Number of bins: about as many as the square root of the values."""
     return int(np.clip(np.sqrt(len(values)), 5, 40))
-
-
-def _draws(estimator, X, n_draws, rng):
-    """Targets drawn at the rows, (n, n_draws), in the units of the outermost target."""
-    found, X = innermost(estimator, X)
-    if isinstance(found, TransformedTargetRegressor):
-        draws = _draws(found.regressor_, X, n_draws, rng)
-        back = found.transformer_.inverse_transform(draws.reshape(-1, 1))
-        return np.asarray(back).reshape(draws.shape)
-    if not hasattr(found, "sample_y"):
-        raise TypeError(
-            f"{type(found).__name__} has no sample_y: draw data sets y_rep of shape (n_draws, n) "
-            "and call from_predictions."
-        )
-    return found.sample_y(X, n_draws, random_state=rng)
 
 
 def _checked(y, y_rep):

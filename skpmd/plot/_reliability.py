@@ -17,13 +17,9 @@ from skpmd.plot._common import (
     LIGHT,
     Display,
     check_option,
-    draw_histogram,
-    draw_marks,
-    many_axes,
     matplotlib,
     open_frame,
     percent,
-    put_legend,
     short_names,
 )
 from skpmd.wrappers import inside
@@ -249,34 +245,34 @@ class ReliabilityDisplay(Display):
             Keywords of the points (`Axes.plot`), the intervals (`Axes.vlines`) and the histogram
             (`Axes.stairs`).
         """
-        axes, self.figure_ = many_axes(ax, (2, 1), (5.2, 6.0), sharex=True, height_ratios=(3, 1))
-        self.axes_ = axes.ravel()
-        self.ax_, self.histogram_ax_ = self.axes_
+        self._many_axes(ax, (2, 1), (5.2, 6.0), sharex=True, height_ratios=(3, 1))
+        self.axes_ = self.axes_.ravel()
+        self.histogram_ax_ = self.axes_[1]
         (self.diagonal_,) = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle="--")
         open_frame(*self.axes_)
         look = {"color": color, "linewidth": 1.6, **(bar_kw or {})}
         self.bars_ = self.ax_.vlines(self.prob_pred, *self.interval.T, **look)
         named = f"{short_names([self.name])[0]}, " if self.name else ""
-        self.line_ = draw_marks(
-            self.ax_, self.prob_pred, self.prob_true, line_kw, color=color, markersize=6,
+        self.line_ = self._draw_marks(
+            self.prob_pred, self.prob_true, line_kw, color=color, markersize=6,
             label=f"{named}{percent(self.level)} intervals",
         )  # fmt: skip
         self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        self._draw_histogram(color, histogram_kw or {})
+        self._draw_counts(color, histogram_kw or {})
         short = short_names([self.class_name])[0] if self.class_name else ""
         of = f" of class {short}" if short else ""
         self.ax_.set_ylabel(f"frequency{of}")
         self.histogram_ax_.set_xlabel(f"predicted probability{of}")
-        self.legend_ = put_legend(self.ax_)
+        self._put_legend()
         return self
 
-    def _draw_histogram(self, color, histogram_kw):
+    def _draw_counts(self, color, histogram_kw):
         values, edges = np.histogram(
             self.y_prob, _HISTOGRAM_BINS, range=(0.0, 1.0), weights=self.sample_weight
         )
         panel, is_first = self.histogram_ax_, not self.histogram_ax_.patches
         look = {"edgecolor": color, "linewidth": 1.2, "fill": is_first, "facecolor": LIGHT}
-        self.histogram_ = draw_histogram(panel, values, edges, {**look, **histogram_kw})
+        self._draw_bins(values, edges, {**look, **histogram_kw}, panel)
         is_weighted = bool((self.sample_weight != 1.0).any())
         panel.set_ylabel("weight of rows" if is_weighted else "rows")
 

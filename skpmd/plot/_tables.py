@@ -1,34 +1,52 @@
-"""Rows along one column of a table, an array or a data frame."""
+"""What pictures ask of tables and of models: rows along one column, units, names and meanings."""
 
-from numbers import Integral
+from collections import Counter
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import _safe_indexing
 
 from skpmd._base.utils import as_floats
+from skpmd._contrasts import column_at, place_of_column, with_column
+from skpmd.plot._common import short_names
 from skpmd.wrappers import innermost, inside, outward
 
+# What a linear predictor is by its link, and e to the power of a difference of two.
+KINDS = {"identity": ("units of y", "exp(units of y)"),
+         "log": ("log of the mean", "ratio of means"), "logit": ("log odds", "odds ratio"),
+         "softmax": ("log odds against the first class", "odds ratio against the first class"),
+         }  # fmt: skip
 _FURTHER = 0.05  # Places go beyond the rows by so much of their range.
 
 
 def along_column(X, feature, at, n_points):
     """Rows that differ in one column: the table, its column, the column of X, and its name."""
-    if hasattr(X, "iloc"):
-        return _along_frame(X, feature, at, n_points)
-    X = dense("X", X)
-    if X.ndim != 2 or not len(X):
+    names = list(X.columns) if hasattr(X, "columns") else None
+    X = dense("X", X) if names is None else X
+    if len(X.shape) != 2 or not X.shape[0]:
         raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}.")
-    if not _is_place(feature, X.shape[1]):
-        raise ValueError(
-            f"feature must be the place of one of {X.shape[1]} columns, got {feature!r}; names "
-            "need a data frame."
-        )
-    at = np.nanmedian(X, axis=0) if at is None else as_floats("at", at)
-    if at.shape != X.shape[1:]:
-        raise ValueError(f"at must have shape ({X.shape[1]},), a value for each column.")
-    table = np.tile(at, (n_points, 1))
-    table[:, feature] = _places(X[:, feature], n_points)
-    return table, table[:, feature], X[:, feature], f"column {feature % X.shape[1]}"
+    j = place_of_column(feature, names, X.shape[1], "feature")
+    if at is not None:
+        at = as_floats("at", at) if names is None else list(at)
+        if len(at) != X.shape[1]:
+            raise ValueError(f"at must have shape ({X.shape[1]},), a value for each column.")
+    name = f"column {j}" if names is None else str(names[j])
+    values = as_floats(f"column {name!r}", column_at(X, j))
+    # Rows of X have the types of its columns, which a table made anew would not.
+    table, places = _safe_indexing(X, np.zeros(n_points, dtype=int)), _places(values, n_points)
+    table = table.reset_index(drop=True) if hasattr(table, "reset_index") else table
+    for k in range(X.shape[1]):
+        other = _usual(column_at(X, k)) if at is None and k != j else places if k == j else at[k]
+        table = with_column(table, k, other)
+    return table, places, values, name
+
+
+def _usual(column):
+    """The median of numbers, and the most frequent of other values."""
+    if np.asarray(column).dtype.kind in "fiu":
+        return np.nanmedian(column)
+    counts = Counter(one for one in column if one == one and one is not None)
+    return max(sorted(counts), key=counts.get)
 
 
 def as_column(values):
@@ -73,43 +91,42 @@ def scaling_of(estimator):
     return (shift, factor) if is_linear and is_inverse else None
 
 
+def meaning_of_coefficients(estimator):
+    """What coefficients of a linear model are, and e to their power; None of other estimators."""
+    found = inside(estimator)
+    if not hasattr(found, "coef_"):
+        return None
+    scaling = scaling_of(estimator)
+    column = "transformed column" if scaling is None else "scaled column"
+    column = "column" if scaling is not None and (scaling[1] == 1.0).all() else column
+    return tuple(f"{one} per unit of the {column}" for one in _kinds(found))
+
+
+def _kinds(model):
+    """What coefficients of a linear model are, and e to their power."""
+    if hasattr(model, "cutpoints_"):
+        return "log odds of higher classes", "odds ratio of higher classes"
+    if hasattr(model, "classes_"):
+        if len(model.classes_) > 2:
+            return "coefficient", "exp(coefficient)"
+        (of,) = short_names(model.classes_[1:])
+        return f"log odds of {of}", f"odds ratio of {of}"
+    if getattr(model, "exposure", None) is not None:
+        return "log of the rate", "rate ratio"
+    return KINDS.get(model.link_, (f"linear predictor ({model.link_})", "ratio"))
+
+
+def coefficients_of(posterior):
+    """Names of a linear model's coefficients, without its intercepts; None of other posteriors."""
+    variables = getattr(posterior, "variables", None) or {}
+    places = [variables[one].columns for one in ("coef", "b") if one in variables]
+    return [posterior.names[j] for one in places for j in np.sort(one, axis=None)] or None
+
+
 def target_name_of(y):
     """The name of a series of targets, or ``"y"``."""
     name = getattr(y, "name", None)
     return "y" if name is None else str(name)
-
-
-def _along_frame(X, feature, at, n_points):
-    names = list(X.columns)
-    is_name = any(feature is name or feature == name for name in names)
-    if not is_name and not _is_place(feature, len(names)):
-        raise ValueError(
-            f"feature must be a column of X, its name or place, got {feature!r}; there are "
-            f"{', '.join(map(str, names[:5]))}{', ...' if len(names) > 5 else ''}."
-        )
-    j = names.index(feature) if is_name else range(len(names))[feature]
-    if at is not None and len(at) != len(names):
-        raise ValueError(f"at must have shape ({len(names)},), a value for each column.")
-    values = as_floats(f"column {names[j]!r}", X.iloc[:, j].to_numpy())
-    # Rows of X have the types of its columns, which a table made anew would not.
-    table = X.iloc[np.zeros(n_points, dtype=int)].reset_index(drop=True)
-    for k in range(len(names)):
-        column = X.iloc[:, k]
-        if k == j:
-            table[names[k]] = _places(values, n_points)
-        elif at is not None:
-            table[names[k]] = np.repeat(list(at)[k], n_points)
-        elif column.dtype.kind in "fiu":
-            table[names[k]] = np.full(n_points, column.median())
-        else:
-            mode = column[column == column.mode().iloc[0]].iloc[[0]]
-            table[names[k]] = mode.repeat(n_points).reset_index(drop=True)
-    return table, table[names[j]].to_numpy(), values, str(names[j])
-
-
-def _is_place(feature, n):
-    is_whole = isinstance(feature, Integral) and not isinstance(feature, bool)
-    return is_whole and -n <= feature < n
 
 
 def _places(values, n_points):

@@ -12,15 +12,11 @@ from skpmd._typing import Array, AxesLike, TopicPosterior
 from skpmd.plot._common import (
     BLUE,
     PosteriorDisplay,
-    draw_rows,
-    many_axes,
     matplotlib,
     open_frame,
     percent,
-    put_title,
     sentence_of_hidden,
     short_names,
-    with_defaults,
 )
 from skpmd.wrappers import column_names
 
@@ -162,10 +158,7 @@ class TopicDisplay(PosteriorDisplay):
         Parameters
         ----------
         <ax>
-        color : matplotlib color, default="#0072B2"
-            Colour of points and lines.
-        point_kw, line_kw : dict, default=None
-            Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
+        <points>
         """
         k, n = self.probability.shape
         shape = (-(-k // _COLUMNS), min(k, _COLUMNS))
@@ -173,26 +166,22 @@ class TopicDisplay(PosteriorDisplay):
             shape = (k, 1) if k > 1 else (1, 1)
         longest = max(len(word) for words in self.words for word in short_names(words))
         size = (_PANEL + _LETTER * longest) * max(shape[1], 2), shape[0] * (_ROW * n + _FRAME) + 0.7
-        axes, self.figure_ = many_axes(ax, shape, size, spaces=(0.8, 0.7))
-        for spare in axes.ravel()[k:]:
+        self._many_axes(ax, shape, size, spaces=(0.8, 0.7))
+        for spare in self.axes_.ravel()[k:]:
             spare.set_axis_off()
-        self.axes_ = axes.ravel()[:k]
-        self.ax_, self.points_, self.lines_ = self.axes_[0], [], []
+        self.axes_, self.points_, self.lines_ = self.axes_.ravel()[:k], [], []
         for place in range(k):
             self._draw_topic(place, color, point_kw, line_kw)
         for panel in self.axes_[max(0, k - shape[1]) :]:
             panel.set_xlabel(f"probability\n{percent(self.level)} interval", fontsize="small")
-        put_title(
-            sentence_of_hidden(k, self.n_topics, "topics"), self.ax_, self.figure_, ax is None
-        )
+        self._put_title(sentence_of_hidden(k, self.n_topics, "topics"), ax is None)
         return self
 
     def _draw_topic(self, place, color, point_kw, line_kw):
         panel, ends = self.axes_[place], self.interval[place]
-        points, (lines,) = draw_rows(
-            panel, self.words[place], self.probability[place], [(ends, 1.6)],
-            with_defaults({"color": color, "markersize": 5}, point_kw),
-            {"color": color, **(line_kw or {})}, 9.0,
+        points, (lines,) = self._draw_rows(
+            self.words[place], self.probability[place], [(ends, 1.6)], color, point_kw, line_kw,
+            panel,
         )  # fmt: skip
         self.points_.append(points), self.lines_.append(lines)
         panel.set_xlim(0.0, 1.05 * max(ends.max(), self.probability[place].max()))

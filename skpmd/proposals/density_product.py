@@ -38,10 +38,7 @@ class Shard(NamedTuple):
 class DensityProduct(Model):
     """The product as a model: the prior of the first shard, and the likelihood of all.
 
-    Parameters
-    ----------
-    shards : list of Shard
-        One for each posterior, all in the same coordinates.
+    ``shards`` are one `Shard` for each posterior, all in the same coordinates.
     """
 
     def __init__(self, shards):

@@ -17,13 +17,15 @@ from scipy.cluster.vq import kmeans2
 from scipy.special import gammaln
 
 from skpmd._runtime.call import counted, tick
-from skpmd.engine import metropolis, mirror
+from skpmd.engine import mirror
+from skpmd.engine.diagnostics import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.edges import without_errors
 from skpmd.engine.importance import Proposal
-from skpmd.engine.metropolis import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.particles import (
     Particles,
     Rejuvenated,
+    accepted,
+    adapted_step,
     effective_sample_size,
     log_sum_exp,
     moments,
@@ -178,7 +180,7 @@ class EnsembleMoves:
         log_ratio = moved.value(done) - before.value(done)
         log_ratio[fitted] += mixture.log_density(theta[fitted]) - mixture.log_density(new[fitted])
         log_ratio += log_volume
-        taken, chance = metropolis.accept(log_ratio, rng)
+        taken, chance = accepted(log_ratio, rng)
         for part, fresh in zip(state, moved, strict=True):
             part[own[taken]] = fresh[taken]
         known = self.account
@@ -192,7 +194,7 @@ def _adapted(log_step, chances, t):
     """The log length of moves after the ``t``-th of them."""
     if not len(chances):
         return log_step
-    return metropolis.adapted(log_step, float(chances.mean()), _ACCEPT, t)
+    return adapted_step(log_step, float(chances.mean()), _ACCEPT, t)
 
 
 def _differences(others, shape, factor, rng):

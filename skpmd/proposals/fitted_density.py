@@ -1,11 +1,11 @@
 """A density fitted to weighted particles, to stand for a posterior where its data are gone.
 
-It is what a posterior is as the prior of a further fit. It is a mixture of skew normals
-(`skpmd.proposals.skew_mixture`), or up to five coordinates the particles' kernel density estimate,
-if that is nearer (kernels fail above: their number grows exponentially with the coordinates). Both
-have the mean and the covariance of the particles. Where values of the posterior density are known,
-a polynomial takes up what that leaves of them: a skewness of .1, which places of 4000 particles
-hardly show, is a nat at four standard deviations.
+It is what a posterior is as the prior of a further fit. It is a mixture of skew normals, or up to
+five coordinates the particles' kernel density estimate, if that is nearer (kernels fail above:
+their number grows exponentially with the coordinates). Both have the mean and the covariance of the
+particles. Where values of the posterior density are known, a polynomial takes up what that leaves
+of them: a skewness of .1, which places of 4000 particles hardly show, is a nat at four standard
+deviations.
 
 A wide normal component is added: what few particles have seen must not be all but impossible to
 those who learn from further data. With Student tails in its place a likelihood that rises without
@@ -16,12 +16,19 @@ coefficients were .9 standard deviations off, and are .04.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 from scipy.linalg import lu_factor
 
 from skpmd.engine import kde, polynomial
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.importance import Proposal, draw, log_density_and_gradient
+from skpmd.engine.importance import (
+    Proposal,
+    draw,
+    log_density_and_gradient,
+    most_skewed,
+    skewed_by,
+)
 from skpmd.engine.importance import log_density as component_log_density
 from skpmd.engine.kde import KDE
 from skpmd.engine.particles import (
@@ -33,7 +40,6 @@ from skpmd.engine.particles import (
     whitened,
 )
 from skpmd.engine.polynomial import Polynomial
-from skpmd.proposals import skew_mixture
 
 _WITHIN = 0.99  # Share of the weight within `FittedDensity.radius`.
 _N_NORMALISE = 1 << 14  # Draws that a correction is normalised by.
@@ -43,6 +49,14 @@ _MAX_KERNELS = 5  # Kernels stand for a density of up to so many coordinates.
 # The wide component's mass is smaller where values of the density are known: with 1e-3 a posterior
 # four standard deviations away was .5 of its own off, and is .01.
 _DEFENSIVE_SHARE, _DEFENSIVE_SHARE_BY_VALUES, _DEFENSIVE_FACTOR = 1e-3, 1e-6, 1.5
+_MAX_COMPONENTS, _MAX_EM, _EM_TOL = 8, 200, 1e-5
+_MIN_POINTS = 2.0  # Each component has so many effective particles for each coordinate.
+_MAX_KURTOSIS = 2.5  # A marginal with less (a normal one has 3) may be of several modes.
+_JITTER = 1e-9  # Of covariances of components, in units of the whole.
+# Skewness is measured on other particles than those that chose its axes, and counts from so many of
+# its standard errors on.
+_MIN_ERRORS = 3.0
+_MAX_SKEWED = 200  # With more coordinates, finding skewed axes takes long.
 
 
 class FittedDensity(NamedTuple):
@@ -106,27 +120,13 @@ class FittedDensity(NamedTuple):
 
 
 def fit(theta, log_weights, log_joint=None, support=None, free=None):
-    """Fit a density to weighted particles.
+    """The `FittedDensity` of weighted particles, always the same for the same ones.
 
-    Parameters
-    ----------
-    theta : ndarray of shape (m, d)
-        Positions; in each direction they must vary.
-    log_weights : ndarray of shape (m,)
-        Log weights up to a constant.
-    log_joint : ndarray of shape (m,), optional
-        Log of the density that they are distributed by, up to a constant, where it is known: k-hat
-        tells how well the fitted density covers it.
-    support : tuple of two ndarray of shape (d,), optional
-        Lower and upper edges of the coordinates, infinite where there are none.
-    free : optional
-        What takes coordinates to those in which the density is fitted, as `Unbounded` does it,
-        where they have no edges.
-
-    Returns
-    -------
-    FittedDensity
-        Always the same for the same particles.
+    Particles (m, d) must vary in each direction; their ``log_weights`` (m,) are up to a constant.
+    ``log_joint`` (m,) is the log of the density that they are distributed by, up to a constant,
+    where it is known: k-hat tells how well the fitted density covers it. ``support`` are two arrays
+    (d,) of edges, infinite where there are none, and ``free`` takes coordinates to those in which
+    the density is fitted, as `Unbounded` does it, where they have no edges.
     """
     d = theta.shape[1]
     if support is not None and np.isfinite(support).any():
@@ -141,7 +141,7 @@ def fit(theta, log_weights, log_joint=None, support=None, free=None):
     order = np.argsort(length)
     place = np.searchsorted(np.cumsum(weights(log_weights)[order]), _WITHIN)
     known = {"free": free, "radius": length[order[min(place, len(order) - 1)]]}
-    found = [_defended(mean, chol, share, *skew_mixture.fit(theta, log_weights, mean, chol))]
+    found = [_defended(mean, chol, share, *skew_normals(theta, log_weights, mean, chol))]
     if d <= _MAX_KERNELS:
         kernels = kde.fit(theta, log_weights)
         found.append(_defended(mean, chol, share, (), np.ones(1), kernels))
@@ -284,3 +284,113 @@ def _coverage(density, theta, log_weights, log_joint):
     under_posterior = pareto_k(log_ratio)
     k = under_posterior / (1.0 + under_posterior) if under_posterior > 0.0 else under_posterior
     return k, k > MAX_K and heavy_tail(log_ratio, under_posterior)
+
+
+# ------------------------------------------------------------------- mixtures of skew normals
+def skew_normals(theta, log_weights, mean, chol):
+    """Components (a `Proposal` each) of the mixture that has the largest BIC, and their shares.
+
+    ``theta`` (m, d) are particles with ``log_weights`` (m,), ``mean`` and ``chol`` their moments.
+    Expectation maximisation fits normals, with covariances of their own or one for all, which many
+    coordinates have particles for; the Bayesian information criterion says how many there are and
+    which of the two they have. Each is then made skew by the sinh-arcsinh map where its particles
+    are. The result is always the same for the same particles.
+    """
+    white = whitened(theta, mean, chol)
+    w, ess = weights(log_weights), effective_sample_size(log_weights)
+    starts = _starting_points(theta, w, white)
+    best, best_score = None, -np.inf
+    for K in range(1, _MAX_COMPONENTS + 1):
+        label = _labels(starts, w, K)
+        found = [_candidate(white, w, ess, label, tied) for tied in (False, True)[: min(K, 2)]]
+        top = max((one for one in found if one is not None), key=lambda one: one[0], default=None)
+        if top is None or top[0] <= best_score:
+            break
+        best_score, best = top[0], top[1:]
+    parts, shares = best
+    moved = [p._replace(mean=mean + chol @ p.mean, factor=chol @ p.factor) for p in parts]
+    return moved, shares
+
+
+def _starting_points(theta, w, white):
+    """Points that show clusters: coordinates with flat marginals, if there are any."""
+    centred = theta - w @ theta
+    scaled = centred / np.sqrt(w @ centred**2)
+    flat = w @ scaled**4 < _MAX_KURTOSIS
+    return scaled[:, flat] if flat.any() else white
+
+
+def _labels(points, w, K):
+    """Labels of K clusters of weighted points, (m,), by k-means on draws of equal weight."""
+    if K == 1:
+        return np.zeros(len(w), dtype=int)
+    rng = np.random.default_rng(0)
+    centres, _ = kmeans2(points[systematic(w, len(w), rng)], K, minit="++", rng=rng)
+    return ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+
+
+def _candidate(white, w, ess, label, tied):
+    """BIC, components and shares of a mixture; None where a component has too few particles."""
+    K, d = label.max() + 1, white.shape[1]
+    responsibility = _responsibilities(white, w, ess, np.eye(K)[label], tied)
+    if responsibility is None:
+        return None
+    normals = _normals(white, w, responsibility, tied)
+    parts = [
+        _skewed(white, w * column, ess, *normal)
+        for column, normal in zip(responsibility.T, normals, strict=True)
+    ]
+    shares = w @ responsibility
+    n_numbers = K - 1 + K * d + (1 if tied else K) * d * (d + 1) / 2
+    n_numbers += sum(len(part.axes) for part in parts)
+    terms = np.array([component_log_density(part, white) for part in parts]).T + np.log(shares)
+    score = ess * (w @ np.logaddexp.reduce(terms, axis=1)) - 0.5 * n_numbers * np.log(ess)
+    return score, parts, shares
+
+
+def _responsibilities(white, w, ess, responsibility, tied):
+    """Responsibilities (m, K) of normals by expectation maximisation; None as of a candidate."""
+    d, last = white.shape[1], -np.inf
+    for _ in range(_MAX_EM if responsibility.shape[1] > 1 else 0):
+        shares = w @ responsibility
+        if shares.min() * ess <= _MIN_POINTS * d:
+            return None
+        normals = _normals(white, w, responsibility, tied)
+        terms = [component_log_density(Proposal(*normal), white) for normal in normals]
+        terms = np.array(terms).T + np.log(shares)
+        total = np.logaddexp.reduce(terms, axis=1)
+        responsibility, mean_log = np.exp(terms - total[:, None]), w @ total
+        if mean_log - last < _EM_TOL:
+            break
+        last = mean_log
+    return responsibility
+
+
+def _normals(white, w, responsibility, tied):
+    """Means and Cholesky factors of weighted points, one for each column of responsibilities."""
+    K, d = responsibility.shape[1], white.shape[1]
+    shares, covariances = w @ responsibility, np.empty((K, d, d))
+    means = (w[:, None] * responsibility).T @ white / shares[:, None]
+    for k in range(K):
+        centred = white - means[k]
+        covariances[k] = (centred.T * (w * responsibility[:, k] / shares[k])) @ centred
+    if tied:
+        covariances[:] = np.tensordot(shares / shares.sum(), covariances, axes=1)
+    chols = np.linalg.cholesky(covariances + _JITTER * np.eye(d))
+    return list(zip(means, chols, strict=True))
+
+
+def _skewed(white, w, ess, mean, chol):
+    """A normal that is made skew along axes where one half of weighted points and the other are."""
+    if len(mean) > _MAX_SKEWED:
+        return Proposal(mean, chol)
+    inner = whitened(white, mean, chol)
+    splits = [slice(0, None, 2), slice(1, None, 2)]
+    if any(not w[half].sum() > 0.0 for half in splits):  # One point may have all the weight.
+        return Proposal(mean, chol)
+    first, second = ((inner[half], w[half] / w[half].sum()) for half in splits)
+    rotation = most_skewed(first[0], first[1][:, None])
+    skewness = second[1] @ (second[0] @ rotation) ** 3
+    error = np.sqrt(15.0 / max(0.5 * ess * w.sum(), 1.0))
+    axes = np.flatnonzero(np.abs(skewness) > _MIN_ERRORS * error)
+    return skewed_by(mean, chol @ rotation, axes, skewness[axes])

@@ -12,12 +12,17 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dtrmm, strmm
 
 from skpmd._runtime.call import counted, tick
-from skpmd.engine import metropolis
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 from skpmd.engine.importance import draw, even_counts
 from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.mirror import StepInfo
-from skpmd.engine.particles import equally_weighted
+from skpmd.engine.particles import (
+    acceptance,
+    accepted,
+    adapted_step,
+    equally_weighted,
+    select,
+)
 from skpmd.engine.variational import Gaussian
 from skpmd.proposals.splitting import FreeFlight, StiffFlow
 
@@ -286,9 +291,9 @@ def _advance(chains, at, rng, adapt=None):
         if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             # One step may be the whole trajectory, and none is longer.
-            outer = metropolis.adapted(outer, adapt(accept), chains.schedule.accept, t)
+            outer = adapted_step(outer, adapt(accept), chains.schedule.accept, t)
             outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
-            inner = min(metropolis.adapted(inner, inner_accept, _INNER_ACCEPT, t), outer)
+            inner = min(adapted_step(inner, inner_accept, _INNER_ACCEPT, t), outer)
     return state, (outer, inner), np.stack(zs, axis=1), np.mean(accepts), taken, work
 
 
@@ -322,7 +327,7 @@ def _iterate(chains, state, step, inner_step, leaps, rng):
     kinetic, before = (0.5 * np.einsum("ij,ij->i", one, one) for one in (p, momentum))
     with np.errstate(over="ignore", invalid="ignore"):
         log_accept = new.value - kinetic - (state.value - before)
-    inner_accept = metropolis.probability(-np.atleast_1d(inner_error)).mean()
+    inner_accept = acceptance(-np.atleast_1d(inner_error)).mean()
     return *_decide(state, new, log_accept, rng), float(inner_accept)
 
 
@@ -347,8 +352,8 @@ def _trajectory(chains, state, p, step, inner_step, leaps):
 
 def _decide(state, new, log_ratio, rng):
     """Metropolis decision of each chain: its state, and the acceptance probability (n_chains,)."""
-    taken, probability = metropolis.accept(log_ratio, rng)
-    return _State(*metropolis.select(taken, new, state)), probability
+    taken, probability = accepted(log_ratio, rng)
+    return _State(*select(taken, new, state)), probability
 
 
 def starts(proposals, shares, rng, *, others=()):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.metropolis import rank_correlation, ranks
+from skpmd.engine.diagnostics import rank_correlation, ranks
 from skpmd.proposals.optima import scales as spreads
 
 _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to so many coordinates.

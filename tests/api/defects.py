@@ -82,7 +82,7 @@ DEFECTS = [
     ),
     Defect(
         "a likelihood by rows takes no row weights",
-        "custom/_rows.py",
+        "custom/_model.py",
         "return table.sum(axis=1) if n is None else table @ sample_weight",
         "return table.sum(axis=1)",
         "api/test_custom_data.py",
@@ -173,9 +173,9 @@ DEFECTS = [
     ),
     Defect(
         "a checkpoint is written in its place",
-        "_base/checkpoint.py",
-        'self._beside = f"{self.path}.{os.urandom(4).hex()}.tmp"',
-        "self._beside = self.path",
+        "_base/utils.py",
+        'beside = f"{path}.{os.urandom(4).hex()}.tmp"',
+        "beside = path",
         "api/test_checkpoints.py",
     ),
     Defect(
@@ -208,7 +208,7 @@ DEFECTS = [
     ),
     Defect(
         "distributions of folds come in the order of the folds",
-        "_joined_rows.py",
+        "predictive.py",
         "return np.take(np.concatenate(found, axis=axis), order, axis=axis)",
         "return np.concatenate(found, axis=axis)",
         "api/test_wrappers.py",

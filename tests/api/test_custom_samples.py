@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import gamma, multivariate_normal, norm
 
 from skpmd import ParticleMirrorDescent
-from skpmd.custom import _samples
+from skpmd.custom import _fit
 
 N = 50_000
 
@@ -71,7 +71,7 @@ def test_the_posterior_is_the_exact_one(line, temperature):
 @pytest.fixture
 def few(line, monkeypatch):
     """Few of the rows, which are many for smaller samples."""
-    monkeypatch.setattr(_samples, "_ROWS", 200)
+    monkeypatch.setattr(_fit, "_ROWS", 200)
     return line[0][:4000], line[1][:4000]
 
 
@@ -92,7 +92,7 @@ def test_an_end_that_all_rows_set_is_no_place_for_a_sample(monkeypatch):
 
     The mean of the end is that of its density, a power, within a tenth of its sd.
     """
-    monkeypatch.setattr(_samples, "_ROWS", 200)
+    monkeypatch.setattr(_fit, "_ROWS", 200)
     X = np.random.default_rng(0).uniform(0.0, 3.0, (4000, 1))
 
     def log_likelihood(theta, X, y):
@@ -140,7 +140,7 @@ def test_weights_are_repetitions(line):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_which_of_two_modes_is_higher_all_rows_say(seed, monkeypatch):
     """Of 45,000 rows 20 more are at one of them; samples of 2,000 would often say the other."""
-    monkeypatch.setattr(_samples, "_ROWS", 200)
+    monkeypatch.setattr(_fit, "_ROWS", 200)
     rng = np.random.default_rng(0)
     centre = np.where(np.arange(4500) < 2251, -5.0, 5.0)
     X = (centre + 0.5 * rng.standard_normal(4500))[:, None]

@@ -15,7 +15,6 @@ pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {
-    "_checks",
     "_contrasts",
     "_export",
     "decision",
@@ -24,7 +23,7 @@ SHARED |= {
     "streams",
     "wrappers",
 }
-SHARED |= {"_coherence", "_joined_rows", "_merge", "_typing", "data"}
+SHARED |= {"_coherence", "_merge", "_typing", "data"}
 # These may import everything.
 TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,

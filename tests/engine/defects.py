@@ -40,7 +40,7 @@ DEFECTS = [
     ),
     Defect(
         "components take particles as equally weighted",
-        "proposals/skew_mixture.py",
+        "proposals/fitted_density.py",
         "w, ess = weights(log_weights), effective_sample_size(log_weights)",
         "w, ess = np.full(len(theta), 1.0 / len(theta)), effective_sample_size(log_weights)",
         "engine/test_skew_mixture.py",
@@ -54,7 +54,7 @@ DEFECTS = [
     ),
     Defect(
         "components are skewed the other way",
-        "proposals/skew_mixture.py",
+        "proposals/fitted_density.py",
         "return skewed_by(mean, chol @ rotation, axes, skewness[axes])",
         "return skewed_by(mean, chol @ rotation, axes, -skewness[axes])",
         "engine/test_skew_mixture.py",
@@ -96,7 +96,7 @@ DEFECTS = [
     ),
     Defect(
         "centres shrink by more than the kernel's covariance gives back",
-        "engine/bandwidth.py",
+        "engine/kde.py",
         "np.sqrt(np.maximum(1.0 - values, 0.0))",
         "np.maximum(1.0 - values, 0.0)",
         "engine/test_kde.py",
@@ -180,7 +180,7 @@ DEFECTS = [
     ),
     Defect(
         "the leave-one-out score counts the point itself",
-        "engine/bandwidth.py",
+        "engine/kde.py",
         "log_sums(tiles, points, scored)",
         "log_sums(tiles, points)",
         "engine/test_bandwidth.py",
@@ -208,7 +208,7 @@ DEFECTS = [
     ),
     Defect(
         "every Hamiltonian trajectory is accepted",
-        "engine/metropolis.py",
+        "engine/particles.py",
         "return rng.random(len(chance)) < chance, chance",
         "return rng.random(len(chance)) < 2.0, chance",
         "engine/test_hmc.py",
@@ -460,7 +460,7 @@ DEFECTS = [
     ),
     Defect(
         "moves between stages leave no correlation",
-        "engine/metropolis.py",
+        "engine/diagnostics.py",
         "(m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))",
         "(m / ess - 1.0) / m",
         "engine/test_smc.py",

@@ -6,8 +6,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import kstest, multivariate_normal
 
 from skpmd.engine import kde, kernel_sums
-from skpmd.engine.bandwidth import BANDWIDTH_RULES
-from skpmd.engine.kde import KERNELS
+from skpmd.engine.kde import BANDWIDTH_RULES, KERNELS
 from skpmd.engine.particles import moments
 from tests.tools.exact_models import skewed_particles
 

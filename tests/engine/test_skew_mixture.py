@@ -6,7 +6,7 @@ from scipy.stats import skew
 
 from skpmd.engine.kde import cholesky
 from skpmd.engine.particles import moments
-from skpmd.proposals import fitted_density, skew_mixture
+from skpmd.proposals import fitted_density
 
 
 def test_weights_count():
@@ -37,7 +37,7 @@ def test_modes_are_found(d):
     theta = rng.standard_normal((3000, d))
     theta[:, 0] += 6.0 * (rng.random(3000) < 0.3)
     mean, cov = moments(theta, np.zeros(3000))
-    components, shares = skew_mixture.fit(theta, np.zeros(3000), mean, cholesky(cov))
+    components, shares = fitted_density.skew_normals(theta, np.zeros(3000), mean, cholesky(cov))
     assert len(components) == 2
     order = np.argsort([one.mean[0] for one in components])
     np.testing.assert_allclose(shares[order], [0.7, 0.3], atol=0.04)

@@ -5,8 +5,8 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import kstest, multivariate_normal, norm
 
+from skpmd.engine.diagnostics import variance_of_increment
 from skpmd.engine.loop import drive, silent
-from skpmd.engine.metropolis import variance_of_increment
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.smc import Start, tempering

@@ -7,7 +7,7 @@ from scipy.stats import chi2, norm, qmc
 
 from skpmd import GaussianPosterior, Posterior
 from skpmd.plot import PairDisplay
-from skpmd.plot._regions import thresholds
+from skpmd.plot._pairs import thresholds
 
 # Points that are spread more evenly than random ones, so that estimates of densities are better.
 NORMALS = norm.ppf(qmc.Sobol(2, seed=0).random_base2(11))

@@ -99,7 +99,7 @@ def test_columns_of_data_frames_have_names_and_types():
     assert display.ax_.get_xlabel() == "age of the cell" and display.ax_.get_ylabel() == "height"
     by_place = PredictiveBandDisplay.from_estimator(model, frame, feature=2, n_points=3)
     assert by_place.name == "count"
-    with pytest.raises(ValueError, match="there are age of the cell, kind, count"):
+    with pytest.raises(ValueError, match="its columns are age of the cell, kind, count"):
         PredictiveBandDisplay.from_estimator(model, frame, feature="weight")
     with pytest.raises(ValueError, match="column 'kind'"):
         PredictiveBandDisplay.from_estimator(model, frame, feature="kind")
@@ -116,10 +116,9 @@ def test_transformed_targets_have_intervals(fitted):
 
 def test_bad_arguments_are_refused(fitted):
     draw = PredictiveBandDisplay.from_estimator
-    with pytest.raises(ValueError, match="feature must be"):
-        draw(fitted, X, feature=2)
-    with pytest.raises(ValueError, match="feature must be"):
-        draw(fitted, X, feature="a")
+    for feature in (2, "a"):
+        with pytest.raises(ValueError, match=f"feature={feature!r} is no column of X: it has 2"):
+            draw(fitted, X, feature=feature)
     with pytest.raises(ValueError, match="at must have"):
         draw(fitted, X, at=[1.0])
     with pytest.raises(ValueError, match="n_points"):

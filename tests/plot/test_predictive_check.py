@@ -106,7 +106,7 @@ def test_targets_are_mapped_back():
     display = PosteriorPredictiveCheckDisplay.from_estimator(model, rows, y, statistic="min")
     assert display.replicated.shape == (200,) and (display.replicated > 0.0).all()
     assert 0.01 < display.p_value < 0.99
-    with pytest.raises(TypeError, match="from_predictions"):
+    with pytest.raises(TypeError, match="LinearRegression has no sample_y"):
         PosteriorPredictiveCheckDisplay.from_estimator(LinearRegression().fit(rows, y), rows, y)
 
 

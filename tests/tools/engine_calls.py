@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 
-from skpmd.engine import importance, loop, mirror, particles, rejuvenation, reweight, smc
+from skpmd.engine import importance, loop, mirror, particles, rejuvenation, smc
 from skpmd.proposals import hmc, importance_rounds
 
 
@@ -22,7 +22,7 @@ STEP = mirror.segments.__code__  # every step is made of segments
 PHASES = {
     loop._stochastic.__code__: "stochastic steps",
     _inner(loop.full_batch_iterations, "states"): "full-batch iterations",
-    reweight.reweighting.__code__: "importance reweighting",
+    mirror.reweighting.__code__: "importance reweighting",
     importance_rounds.proposal_rounds.__code__: "importance reweighting",
     smc.tempering.__code__: "importance reweighting",  # one step of a = b = 1 in many segments
 }

@@ -46,7 +46,7 @@ EXCEPTIONS = {
         "proposal_step",
     ): "the seven of a step of a stream, and one that is bound beforehand",
     ("skpmd/linear/_group_quadrature.py", "_add_nodes"): _PART,
-    ("skpmd/plot/_intervals.py", "from_posterior"): _DISPLAY,
+    ("skpmd/plot/_forest.py", "from_posterior"): _DISPLAY,
     ("skpmd/plot/_mixture_density.py", "from_estimator"): _DISPLAY,
     ("skpmd/plot/_predictive_band.py", "from_estimator"): _DISPLAY,
     ("skpmd/plot/_reliability.py", "from_predictions"): _DISPLAY,
