@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names
 
 from skpmd._base.mean_draws import RowAverages
-from skpmd._base.utils import as_floats
+from skpmd._base.utils import as_floats, place_of_column
 from skpmd._base.validation import checked_weights
 from skpmd._rows.opening import as_blocks
 from skpmd._rows.table import is_in_memory
@@ -85,17 +85,6 @@ def by_column(variables):
     if not given:
         raise ValueError("variables must name a column of X, got none.")
     return given
-
-
-def place_of_column(column, names, n, parameter):
-    """The place of a column that is named, or given by its place."""
-    known = [] if names is None else list(names)
-    if isinstance(column, str) and column in known:
-        return known.index(column)
-    if isinstance(column, Integral) and not isinstance(column, bool) and -n <= column < n:
-        return int(column) % n
-    what = f"its columns are {', '.join(known[:5])}" if known else f"it has {n} without names"
-    raise ValueError(f"{parameter}={column!r} is no column of X: {what}.")
 
 
 def column_at(X, place):

@@ -22,8 +22,8 @@ from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.checkpoint import checkpointed, without_path
 from skpmd._base.merging import check_alike
-from skpmd._base.options import adopted
-from skpmd._base.utils import damaged_folder, warn
+from skpmd._base.options import TEXTS, adopted
+from skpmd._base.utils import damaged_folder, fill_docstrings, warn
 from skpmd._base.validation import (
     ENCODE,
     checked_blocks,
@@ -84,6 +84,11 @@ class ParticleEstimator(BaseEstimator):
     _frozen_parameters = ()
     _of_words = ENCODE
     _adopted_attributes = "n_features_in_", "feature_names_in_"
+
+    def __init_subclass__(cls, **kwargs):
+        """Put the texts that estimators have in common into the docstring of this one."""
+        super().__init_subclass__(**kwargs)
+        fill_docstrings({**TEXTS, "<class>": cls.__name__}, cls)
 
     def __sklearn_is_fitted__(self):
         """Whether there is a state."""

@@ -57,6 +57,33 @@ LOOP_CONSTRAINTS = {
     "verbose": ["verbose"],
 }
 
+# What docstrings of estimators have in common, in the place of names in angle brackets.
+TEXTS = {
+    "<prior>": """
+    prior : <class>, default=None
+        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
+        must be the same. The fit continues from its state, random numbers included, as
+        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
+        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
+        """,
+    "<running>": """
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
+    n_jobs : int or None, default=None
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
+    random_state : int, RandomState or None, default=None
+        Source of randomness.
+    verbose : int, default=0
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
+        """,
+}
+
 # What only a fit by stochastic steps takes note of.
 OF_STOCHASTIC_STEPS = (
     "step_schedule", "step_size", "step_offset", "step_decay", "step_constant",

@@ -124,6 +124,17 @@ def check_level(level, name="level"):
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]
 
 
+def place_of_column(column, names, n, parameter):
+    """The place of a column that is named, or given by its place."""
+    known = [] if names is None else list(names)
+    if isinstance(column, str) and column in known:
+        return known.index(column)
+    if isinstance(column, Integral) and not isinstance(column, bool) and -n <= column < n:
+        return int(column) % n
+    what = f"its columns are {', '.join(known[:5])}" if known else f"it has {n} without names"
+    raise ValueError(f"{parameter}={column!r} is no column of X: {what}.")
+
+
 def warn(message, category=ConvergenceWarning):
     """Warn from the first frame that is neither ours nor scikit-learn's wrapper of ``fit``."""
     frame, level = sys._getframe(), 1

@@ -6,46 +6,10 @@ from skpmd.lda._averages import completion_perplexity
 from skpmd.lda._documents import chosen
 
 
-class EarlyStopping:
-    """Scores of documents that a fit leaves out, by completion after each pass.
-
-    X (n, V) has these documents, and ``weight`` (n,), or None, their weights.
-    """
-
-    def __init__(self, parameters, X, weight):
-        self._parameters, self._X, self._weight = parameters, X, weight
-        self.scores = []  # Mean log probability of a word after each pass.
-        self._best, self._n_without_change = -np.inf, 0
-
-    def should_stop(self, block):
-        """Score a state, and say whether the last few have not been better than the best."""
-        log_weights = block.log_weights(self._parameters.weighting)
-        given = self._parameters, block, log_weights, self._X, self._weight
-        score = -np.log(completion_perplexity(*given))
-        if np.isnan(score):
-            raise ValueError(
-                "early_stopping=True needs held-out documents of two words or more, and there are "
-                "none: raise validation_fraction, or set early_stopping=False."
-            )
-        self._add(float(score))
-        return self._n_without_change >= self._parameters.n_iter_no_change
-
-    def resume(self, scores):
-        """Go on where these are the scores so far."""
-        for score in scores:
-            self._add(score)
-
-    def _add(self, score):
-        self.scores.append(score)
-        is_better = score >= self._best + self._parameters.tol
-        self._n_without_change = 0 if is_better else self._n_without_change + 1
-        self._best = max(self._best, score)
-
-
 def held_out(parameters, X, weight, rng):
-    """Documents and weights of the fit, and its `EarlyStopping`, which is None without it.
+    """Documents and weights of the fit, and those that it leaves out, None without early stopping.
 
-    As many documents are drawn for it as ``validation_fraction`` says, rounded up.
+    As many documents are drawn for these as ``validation_fraction`` says, rounded up.
     """
     if not parameters.early_stopping:
         return X, weight, None
@@ -58,4 +22,25 @@ def held_out(parameters, X, weight, rng):
         )
     out = np.zeros(n, dtype=bool)
     out[rng.permutation(n)[:n_out]] = True
-    return *chosen(X, weight, ~out), EarlyStopping(parameters, *chosen(X, weight, out))
+    return *chosen(X, weight, ~out), chosen(X, weight, out)
+
+
+def score_of(parameters, block, X, weight):
+    """Mean log probability of a held-out word, by completion."""
+    log_weights = block.log_weights(parameters.weighting)
+    score = -np.log(completion_perplexity(parameters, block, log_weights, X, weight))
+    if np.isnan(score):
+        raise ValueError(
+            "early_stopping=True needs held-out documents of two words or more, and there are "
+            "none: raise validation_fraction, or set early_stopping=False."
+        )
+    return float(score)
+
+
+def are_no_better(parameters, scores):
+    """Whether the last few scores have not been better than the best before."""
+    best, n_without_change = -np.inf, 0
+    for score in scores:
+        n_without_change = 0 if score >= best + parameters.tol else n_without_change + 1
+        best = max(best, score)
+    return n_without_change >= parameters.n_iter_no_change

@@ -184,11 +184,7 @@ None, default=None
         ``perp_tol``. If it is set, ``bound_`` is computed at the end. 0 or less means never.
     perp_tol : float, default=0.1
         Passes end when this perplexity changes by less than this value.
-    prior : LDATopicModelPMD, default=None
-        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
-        must be the same. The fit continues from its state, random numbers included, as
-        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
-        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
+    <prior>
     max_time : float or None, default=None
         Seconds after which `fit` ends at its next complete state, which is a step of all particles;
         a ``ConvergenceWarning`` says so. `partial_fit` always uses all its documents.
@@ -204,20 +200,7 @@ None, default=None
     tol : float, default=1e-3
         A pass is an improvement if the mean log probability of a held-out word exceeds the best so
         far by this value.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
-    n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState or None, default=None
-        Source of randomness.
-    verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+    <running>
 
     Attributes
     ----------

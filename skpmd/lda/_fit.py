@@ -15,10 +15,9 @@ from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._averages import perplexity
 from skpmd.lda._documents import DocumentRows, groups_of, tokens_of, total_of, with_words
-from skpmd.lda._early_stopping import held_out
-from skpmd.lda._model import LDABlock, LDAModel
+from skpmd.lda._early_stopping import are_no_better, held_out, score_of
+from skpmd.lda._model import LDABlock, LDAModel, Scores
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
-from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
@@ -86,7 +85,7 @@ def fit_topics(parameters, X, weight, rng):
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
     is_auto, drawing, until_still = parameters.max_iter == "auto", None, False
-    X, weight, stopping = held_out(parameters, X, weight, rng)
+    X, weight, out = held_out(parameters, X, weight, rng)
     n, total = X.shape[0], total_of(X, weight)
     size = batch_size_of(parameters, float(n))
     state = initialise(parameters, X, weight, total, size, rng)
@@ -97,15 +96,14 @@ def fit_topics(parameters, X, weight, rng):
         passes = _n_passes(X) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
     rows = DocumentRows(X, size, parameters.shuffle, weight)
-    state = after_steps(parameters, state, rows, total, stopping, until_still)
+    state = after_steps(parameters, state, rows, total, out, until_still)
     block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
     elif block.priors is not None:
         block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
-    scores = None if stopping is None else tuple(stopping.scores)
     n_iter = block.n_visits // n
-    state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
+    state = state._replace(block=block, n_iter=n_iter)
     if drawing is not None and not state.interrupted:
         after = drive(_with_draws(state, *drawing))
         state = after.value._replace(interrupted=after.interrupted)
@@ -200,15 +198,18 @@ def restorer(counts, indices):
     return restore
 
 
-def after_steps(parameters, state, rows, total, stopping=None, until_still=False):
-    """The state after the engine's loop: passes over `DocumentRows`, and full-batch iterations."""
+def after_steps(parameters, state, rows, total, out=None, until_still=False):
+    """The state after the engine's loop: passes over `DocumentRows`, and full-batch iterations.
+
+    ``out`` are held-out documents and their weights, None without early stopping.
+    """
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
     full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
     outcome = Outcome(start)
-    after_pass = _AfterPass(parameters, model, rows, stopping, until_still)
+    after_pass = _AfterPass(parameters, model, rows, out, until_still)
     sizes = _step_sizes(parameters, state.block, total, rows)
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
@@ -216,6 +217,7 @@ def after_steps(parameters, state, rows, total, stopping=None, until_still=False
             outcome = run(model, rows, start, options, rng, report, method)
     return state._replace(
         change=after_pass.change,
+        validation_scores=after_pass.scores,
         block=outcome.particles.block,
         records=state.records.extended([tuple(info.extra.values()) for info in outcome.infos]),
         interrupted=outcome.interrupted,
@@ -287,16 +289,15 @@ def moved(before, block):
 class _AfterPass:
     """What follows each pass: resampling, and the scores that may end the passes."""
 
-    def __init__(self, parameters, model, rows, stopping, until_still):
+    def __init__(self, parameters, model, rows, out, until_still):
         self._parameters, self._model, self._rows = parameters, model, (rows.data, rows.weight)
-        self._stopping, self._until_still = stopping, until_still
+        self._out, self._until_still = out, until_still
         self.change = None  # Of the topics in the last pass, in standard deviations; None of one.
+        self.scores = None if out is None else ()  # Of held-out documents, after each pass.
 
     def resume(self, memory):
         """Go on from the memory of an earlier run."""
-        self.change = memory[3]
-        if self._stopping is not None:
-            self._stopping.resume(memory[1])
+        _, self.scores, _, self.change = memory
 
     def _is_due(self, block):
         """Whether topics may change places: seldom in a stream of few documents at a time."""
@@ -305,8 +306,8 @@ class _AfterPass:
         return self._parameters.max_iter > 1 or n >= _MANY or before < block.n_visits.bit_length()
 
     def __call__(self, particles, iteration, rng, memory):
-        parameters, stopping = self._parameters, self._stopping
-        before, scores, some = (memory or (None, (), None))[:3]
+        parameters = self._parameters
+        before, _, some = (memory or (None, None, None))[:3]
         every, evaluated = parameters.evaluate_every, before
         block, stop = _resampled(parameters, self._model, particles.block, rng), False
         block = block.arranged() if self._is_due(block) else block
@@ -314,10 +315,10 @@ class _AfterPass:
             evaluated = _perplexity(parameters, block, *self._rows)
             write(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
-        if stopping is not None:
-            stop = stopping.should_stop(block) or stop
-            scores = tuple(stopping.scores)
-            write(f"pass {iteration + 1}: held-out score {scores[-1]:.4f}")
+        if self._out is not None:
+            self.scores = *self.scores, score_of(parameters, block, *self._out)
+            stop = are_no_better(parameters, self.scores) or stop
+            write(f"pass {iteration + 1}: held-out score {self.scores[-1]:.4f}")
         # Resampling exchanges particles, and a call of a stream is its only pass.
         if parameters.max_iter > 1 and parameters.weighting != "posterior":
             some, self.change = moved(some, block)
@@ -325,7 +326,7 @@ class _AfterPass:
             stop = stop or self.change <= _MOVING
         if not stop and iteration + 1 < parameters.max_iter:
             block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
-        memory = evaluated, scores, some, self.change
+        memory = evaluated, self.scores, some, self.change
         return particles._replace(block=block), stop, memory
 
 

@@ -1,4 +1,4 @@
-"""Numba kernels of the local update, which assigns the words of documents to topics.
+"""Numba kernels of topic models: the words of documents and their topics, in fits and new ones.
 
 A document's words are visited given the topics' expected word probabilities phi, which are made on
 the fly from the counts of those words alone. Every document has a stream of random numbers of its
@@ -17,6 +17,7 @@ from numba import njit
 
 # Probabilities are kept above this, for float32 ends at 1e-38.
 _MIN_PROBABILITY = np.float32(1e-30)
+_MIN_LOG = -69.0  # and logs of topics' weights above this
 # A draw searches sums over blocks of topics, a group of sums at a time.
 _BLOCK, _GROUP = 4, 4
 # Steps of expectation-maximisation before a chain, and before that of a long new document.
@@ -48,6 +49,13 @@ def _word_probabilities(words, scale, prior, inverse, w, out):
         out[k] = phi if phi > _MIN_PROBABILITY else _MIN_PROBABILITY
     for k in range(K, len(out)):
         out[k] = np.float32(0.0)
+
+
+@njit(**_INNER)
+def _fill(words, scale, prior, inverse, indices, phi):
+    """The same of all words of a document."""
+    for j in range(len(indices)):
+        _word_probabilities(words, scale, prior, inverse, indices[j], phi[j])
 
 
 @njit(**_INNER)
@@ -129,16 +137,22 @@ def _longest(indptr):
 
 
 @njit(**_INNER, fastmath=_FAST, forceinline=True)
-def _em_step(phi, counts, mass, alpha, gain):
-    """One step of expectation-maximisation: mass becomes alpha and the topics' expected words."""
+def _gains(phi, counts, t, gain):
+    """Sum over words of count phi / (phi . t); times t these are the expected words of topics."""
     gain[:] = np.float32(0.0)
     for j in range(len(counts)):
         row, s = phi[j], np.float32(0.0)
-        for k in range(len(mass)):
-            s += row[k] * mass[k]
+        for k in range(len(t)):
+            s += row[k] * t[k]
         f = counts[j] / s
-        for k in range(len(mass)):
+        for k in range(len(t)):
             gain[k] += f * row[k]
+
+
+@njit(**_INNER, fastmath=_FAST, forceinline=True)
+def _em_step(phi, counts, mass, alpha, gain):
+    """One step of expectation-maximisation: mass becomes alpha and the topics' expected words."""
+    _gains(phi, counts, mass, gain)
     for k in range(len(alpha)):
         mass[k] = alpha[k] + mass[k] * gain[k]
 
@@ -250,8 +264,7 @@ def sampled(
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         own = counts[a:b]
-        for j in range(b - a):
-            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
+        _fill(words, scale, prior, inverse, indices[a:b], phi)
         expected[a:b] = np.float32(0.0)
         _start_evenly(own, alpha, mass)
         for _ in range(_N_EM):
@@ -279,8 +292,7 @@ def soft(
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         own = counts[a:b]
-        for j in range(b - a):
-            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
+        _fill(words, scale, prior, inverse, indices[a:b], phi)
         _start_evenly(own, alpha, mass)
         for _ in range(n_local_iter):
             _em_step(phi, own, mass, alpha, gain)
@@ -663,11 +675,9 @@ def assigned_words(
         state = _seed(indices[a:b], of) ^ stream
         for r in range(len(used) if n_tokens else 0):
             draw, n_before = used[r], n_burn if r == 0 else 0
-            for j in range(b - a):
-                _word_probabilities(
-                    words[draw], scale, prior, inverse[draw], indices[a + j], phi[j]
-                )  # fmt: skip
-                for k in range(K if blocks else 0):
+            _fill(words[draw], scale, prior, inverse[draw], indices[a:b], phi)
+            for j in range(b - a if blocks else 0):
+                for k in range(K):
                     logs[j, k] = math.log(phi[j, k])
             if r == 0:
                 state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
@@ -719,8 +729,7 @@ def first_topics(
     at = np.int64(0)
     for d in range(n):
         a, b = indptr[d], indptr[d + 1]
-        for j in range(b - a):
-            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
+        _fill(words, scale, prior, inverse, indices[a:b], phi)
         of = counts[a:b]
         state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
         for _ in range(n_sweeps):
@@ -826,3 +835,152 @@ def entropies(indptr, indices, counts, first, last, expected, out):
                 if count > 0.0:
                     total -= count * math.log(count / counts[j])
         out[d] = total
+
+
+# ---------------------------------------------------------------------- new documents
+@njit(**_INNER)
+def _start_widely(counts, alpha, mass):
+    """As `_start_evenly`, in double precision."""
+    total = 0.0
+    for j in range(len(counts)):
+        total += counts[j]
+    for k in range(len(alpha)):
+        mass[k] = alpha[k] + total / len(alpha)
+
+
+@njit(**_INNER)
+def _start_in_turn(phi, counts, alpha, mass):
+    """Set mass to alpha and each word's count for the best topic given the words before it."""
+    for k in range(len(alpha)):
+        mass[k] = alpha[k]
+    for j in range(len(counts)):
+        best = 0
+        for k in range(1, len(alpha)):
+            if phi[j, k] * mass[k] > phi[j, best] * mass[best]:
+                best = k
+        mass[best] += counts[j]
+
+
+@njit(**_INNER)
+def _fixed_point(phi, counts, alpha, max_iter, tol, variational, mass, t, gain, log_t):
+    """Iterate mass = alpha + expected words, at proportions t = mass or exp(digamma(mass))."""
+    K = len(alpha)
+    for _ in range(max_iter):
+        if variational:
+            _log_weights(mass, log_t)
+            for k in range(K):
+                t[k] = math.exp(log_t[k])
+        else:
+            for k in range(K):
+                p = np.float32(mass[k])
+                t[k] = p if p > _MIN_PROBABILITY else _MIN_PROBABILITY
+        _gains(phi, counts, t, gain)
+        change = 0.0
+        for k in range(K):
+            new = alpha[k] + t[k] * float(gain[k])
+            change += abs(new - mass[k])
+            mass[k] = new
+        if change < tol * K:
+            break
+
+
+@njit(**_KERNEL)
+def pseudo_counts(indptr, indices, counts, words, scale, prior, inverse, alpha, max_iter, tol, out):
+    """Pseudo-counts (n, K) of the documents' topics."""
+    K = words.shape[1]
+    padded = _n_blocks(K) * _BLOCK
+    phi = np.empty((_longest(indptr), padded), dtype=np.float32)
+    scratch = np.empty((2, padded), dtype=np.float32)
+    scratch[:] = np.float32(0.0)
+    t, gain = scratch[0], scratch[1]
+    for d in range(len(out)):
+        a, b = indptr[d], indptr[d + 1]
+        own = counts[a:b]
+        _fill(words, scale, prior, inverse, indices[a:b], phi)
+        mass = out[d]
+        _start_widely(own, alpha, mass)
+        _fixed_point(phi, own, alpha, max_iter, tol, False, mass, t, gain, mass)
+
+
+@njit(**_KERNEL)
+def elbos(indptr, indices, counts, words, scale, prior, inverse, alpha, max_iter, tol, out):
+    """ELBOs (n,) of the documents' words, the larger of two starts."""
+    K = words.shape[1]
+    padded = _n_blocks(K) * _BLOCK
+    phi = np.empty((_longest(indptr), padded), dtype=np.float32)
+    scratch, wide = np.empty((2, padded), dtype=np.float32), np.empty((2, K))
+    scratch[:] = np.float32(0.0)
+    t, gain, mass, log_t = scratch[0], scratch[1], wide[0], wide[1]
+    for d in range(len(out)):
+        a, b = indptr[d], indptr[d + 1]
+        own = counts[a:b]
+        _fill(words, scale, prior, inverse, indices[a:b], phi)
+        for is_second in range(2):
+            if is_second:
+                _start_in_turn(phi, own, alpha, mass)
+            else:
+                _start_widely(own, alpha, mass)
+            _fixed_point(phi, own, alpha, max_iter, tol, True, mass, t, gain, log_t)
+            _log_weights(mass, log_t)
+            bound = _elbo(phi, own, log_t, alpha)
+            out[d] = bound if not is_second or bound > out[d] else out[d]
+
+
+@njit(**_INNER)
+def _digamma(x):
+    shift = 0.0
+    while x < 6.0:
+        shift -= 1.0 / x
+        x += 1.0
+    f = 1.0 / (x * x)
+    series = f * (1.0 / 12.0 - f * (1.0 / 120.0 - f * (1.0 / 252.0 - f / 240.0)))
+    return shift + math.log(x) - 0.5 / x - series
+
+
+@njit(**_INNER)
+def _log_weights(mass, out):
+    """Write digamma(mass) less its largest value, but no logs of numbers too small for float32."""
+    largest = -np.inf
+    for k in range(len(mass)):
+        out[k] = _digamma(mass[k])
+        largest = out[k] if out[k] > largest else largest
+    for k in range(len(mass)):
+        log = out[k] - largest
+        out[k] = log if log > _MIN_LOG else _MIN_LOG
+
+
+@njit(**_INNER)
+def _elbo(phi, counts, log_t, alpha):
+    """ELBO of one document at responsibilities proportional to phi t, in double precision."""
+    K = len(alpha)
+    own = np.empty((2, K))
+    t, mass, value = own[0], own[1], 0.0
+    for k in range(K):
+        t[k], mass[k] = math.exp(log_t[k]), 0.0
+    for j in range(len(counts)):
+        s = 0.0
+        for k in range(K):
+            s += phi[j, k] * t[k]
+        count = float(counts[j])
+        value += count * math.log(s)
+        for k in range(K):
+            mass[k] += count / s * phi[j, k] * t[k]
+    before = after = 0.0
+    for k in range(K):
+        value += math.lgamma(alpha[k] + mass[k]) - math.lgamma(alpha[k]) - mass[k] * log_t[k]
+        before += alpha[k]
+        after += alpha[k] + mass[k]
+    return value + math.lgamma(before) - math.lgamma(after)
+
+
+@njit(**_KERNEL)
+def mix(indptr, indices, words, scale, prior, inverse, proportions, out):
+    K = words.shape[1]
+    phi = np.empty(_n_blocks(K) * _BLOCK, dtype=np.float32)
+    for d in range(len(proportions)):
+        for j in range(indptr[d], indptr[d + 1]):
+            _word_probabilities(words, scale, prior, inverse, indices[j], phi)
+            p = 0.0
+            for k in range(K):
+                p += proportions[d, k] * phi[k]
+            out[j] = p

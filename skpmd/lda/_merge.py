@@ -17,9 +17,9 @@ from skpmd._base.steps import Records
 from skpmd.engine.particles import log_weights
 from skpmd.lda._documents import DocumentRows, total_of
 from skpmd.lda._fit import LDAState, after_steps
+from skpmd.lda._model import Scores
 from skpmd.lda._parameters import batch_size_of
 from skpmd.lda._relabel import matches
-from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts
 
 # Iterations over all documents, where they are at hand.

@@ -7,16 +7,33 @@ memory: a step updates them in place, one by one, in the rows of the batch's wor
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
+from skpmd._runtime.threads import each
 from skpmd.engine.model import Model
-from skpmd.engine.particles import equal_log_weights, log_weights
+from skpmd.engine.particles import equal_log_weights, log_weights, stacking_step
 from skpmd.lda import _learn_priors as learn_priors
-from skpmd.lda._documents import tokens_of
+from skpmd.lda._documents import Documents, tokens_of
+from skpmd.lda._inference import document_elbos
 from skpmd.lda._relabel import arrangement
-from skpmd.lda._stacking import Scores, scored
-from skpmd.lda._topics import Counts, Topics
+from skpmd.lda._topics import MIN_DOCUMENTS, Counts, Topics
 
 _ROUNDING = 1e-12  # relative rounding error of sums of weights
+# One of so many documents is scored for stacking weights, for that costs as much as a step.
+_EVERY = 10
+_MAX_ITER = 20
+_PRIOR = 50.0  # documents that the weights so far count as, at the start of a pass
+
+
+class Scores(NamedTuple):
+    """Stacking weights so far: by how well particles predict documents before they are fitted."""
+
+    log_weights: np.ndarray  # (m,): Log weights of the particles; the weights sum to 1.
+    n: float = _PRIOR  # Documents that they come from.
+
+    def renewed(self):
+        """The same weights as if of few documents: the particles of an earlier pass were others."""
+        return self._replace(n=_PRIOR)
 
 
 class LDABlock(NamedTuple):
@@ -117,7 +134,7 @@ class LDAModel(Model):
             block = current = self._with_guess(block, batches[0], size)
         topics, scores, priors, score = block.topics, block.scores, block.priors, np.nan
         if self._scores and not full:
-            scores, score = scored(
+            scores, score = _scored(
                 scores, topics, block.counts, first, first_weight, block.n_visits
             )
         counts, n_visits = block.counts.discounted(1.0 - a), block.n_visits
@@ -166,6 +183,33 @@ class LDAModel(Model):
         tokens *= (block.size or size) / batch.weight.sum()
         priors = block.priors and block.priors._replace(guess=1.0)
         return block._replace(counts=block.topics.initial_counts(tokens, self._rng), priors=priors)
+
+
+def _scored(scores, topics, counts, documents, weight, first):
+    """Weights after scoring some documents of a batch, to which the particles are not yet fitted.
+
+    Documents have weights (n,). The first has the number ``first``; those whose number is a
+    multiple of ten are scored.
+    With the new `Scores` comes the mean log density of a word of these documents, by their ELBOs;
+    it is nan without words.
+    """
+    indptr, indices, data = documents
+    X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, topics.V))
+    some = slice((-first) % _EVERY, None, _EVERY)
+    X, weight = X[some], weight[some]
+    tokens = tokens_of(X, weight)
+    if not tokens:
+        return scores, np.nan
+    chosen = Documents.of(X).for_kernels()
+    elbos = each(
+        lambda i: document_elbos(topics, counts, i, chosen, _MAX_ITER),
+        range(topics.m),
+        worth=documents.n >= MIN_DOCUMENTS,
+    )
+    log_density = np.array(elbos)
+    mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)
+    log_weights = stacking_step(scores.log_weights, log_density, weight, scores.n)
+    return Scores(log_weights, scores.n + weight.sum()), float((weight * mixed).sum() / tokens)
 
 
 def _same(one, other):

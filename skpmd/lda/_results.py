@@ -1,9 +1,8 @@
 """Results of a topic model: its posterior, the record of steps, the evidence, priors and words."""
 
-from numbers import Integral
-
 import numpy as np
 
+from skpmd._base.utils import check_count
 from skpmd._export import library
 from skpmd.lda._posterior import TopicPosterior, names_of
 
@@ -105,7 +104,7 @@ def _missing(name, reason):
 def table_of_words(posterior, n, names, level):
     """Data frame of the n most probable words of each topic; numbers if ``names`` is None."""
     pandas = library("pandas", "arviz")
-    _check_n(n)
+    check_count("n", n)
     names = names_of("feature_names", names, posterior.concentration.shape[2], "words")
     words, values = posterior.top_words(n, level)
     return pandas.DataFrame(_columns("word", names[words], "probability", values))
@@ -118,7 +117,7 @@ def table_of_documents(proportions, interval_of, n, names):
     intervals for some documents, of shape (len(rows), K, 2).
     """
     pandas = library("pandas", "arviz")
-    _check_n(n)
+    check_count("n", n)
     names = names_of("document_names", names, len(proportions), "documents")
     rows = np.argsort(-proportions.T, axis=1, kind="stable")[:, :n]
     distinct, places = np.unique(rows, return_inverse=True)
@@ -142,8 +141,3 @@ def _columns(kind, names, value, values):
     }
     ends = zip((value, "lower", "upper"), np.moveaxis(values, -1, 0), strict=True)
     return columns | {name: one.ravel() for name, one in ends}
-
-
-def _check_n(n):
-    if isinstance(n, (bool, np.bool_)) or not (isinstance(n, Integral) and n >= 1):
-        raise ValueError(f"n must be an integer of at least 1, got {n!r}.")

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils.validation import _get_feature_names
 
+from skpmd._base.utils import place_of_column
 from skpmd.mixture._particles import Students, cholesky_of_rows, root_times
 
 
@@ -96,24 +97,18 @@ def places_of(columns, n_features, names=None):
     given = np.atleast_1d(np.asarray(columns))
     if given.ndim != 1 or not given.size:
         raise ValueError(f"columns must be one column or a list of some, got {columns!r}.")
-    if given.dtype.kind in "UO":
-        return _distinct(np.array([_place(one, names) for one in given]), columns)
     if given.dtype.kind == "b":
-        if len(given) != n_features:
+        if len(given) != n_features or not given.any():
             raise ValueError(
-                f"columns has a mask of {len(given)} entries for the {n_features} columns of the "
-                "fit: give one for each."
+                f"columns has a mask of {len(given)} entries, {given.sum()} of them True, for the "
+                f"{n_features} columns of the fit: give one for each, and one True or more."
             )
-        if not given.any():
-            raise ValueError("columns has a mask without a True: give one column or more.")
         return np.flatnonzero(given)
-    if given.dtype.kind not in "iu":
-        raise ValueError(f"columns must be integers, names or a mask, got {columns!r}.")
-    if not ((given >= -n_features) & (given < n_features)).all():
-        raise ValueError(
-            f"columns must be from 0 to {n_features - 1}, those of the fit, got {columns!r}."
-        )
-    return _distinct(given.astype(int) % n_features, columns)
+    names = None if names is None else names.tolist()
+    found = [place_of_column(one, names, n_features, "columns") for one in given.tolist()]
+    if len(set(found)) < len(found):
+        raise ValueError(f"columns must differ from each other, got {columns!r}.")
+    return np.array(found)
 
 
 def values_of(values, places, names=None):
@@ -132,22 +127,3 @@ def values_of(values, places, names=None):
             "an array."
         )
     return values.select(wanted) if hasattr(values, "select") else values[wanted]
-
-
-def _place(name, names):
-    if names is None:
-        raise ValueError(
-            f"columns has the name {str(name)!r}, and the fit had no names of columns: give "
-            "places, or fit a data frame."
-        )
-    found = np.flatnonzero(np.asarray(names, dtype=object) == name)
-    if not len(found):
-        known = [str(one) for one in names]
-        raise ValueError(f"columns has {str(name)!r}, which is none of {known}.")
-    return found[0]
-
-
-def _distinct(places, columns):
-    if len(np.unique(places)) < len(places):
-        raise ValueError(f"columns must differ from each other, got {columns!r}.")
-    return places

@@ -143,11 +143,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the previous fit (conjugate strategy). Scales and
         defaults of the prior are taken from the new rows.
-    prior : GaussianMixturePMD, default=None
-        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
-        must be the same. The fit continues from its state, random numbers included, as
-        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
-        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
+    <prior>
     max_time : float or None, default=None
         Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state,
         which is a step of all particles; a ``ConvergenceWarning`` says so. With
@@ -156,20 +152,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         How predictions treat nan: as an error, or as a missing value, using the exact marginal
         density of the observed values of the row. `fit` needs complete rows in both cases, which is
         why the tag ``allow_nan`` is False. This parameter may be set after `fit`.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
-    n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState or None, default=None
-        Source of randomness.
-    verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+    <running>
     verbose_interval : int, default=10
         Number of steps between two lines of progress.
 
@@ -258,12 +241,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     """
 
     _of_words = "Leave out columns of words, or fit one mixture for each category"
-    _frozen_parameters = (
-        "n_components", "strategy", "covariance_type", "n_particles",
-        "weight_concentration_prior_type", "weight_concentration_prior", "discount",
-        "component_prior", "mean_prior", "mean_precision_prior", "mean_scale_prior",
-        "degrees_of_freedom_prior", "covariance_prior", "reg_covar",
-    )  # fmt: skip
+    _frozen_parameters = ("strategy", "n_particles", *PriorParameters._fields)
     _parameter_constraints: dict = {
         **LOOP_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -485,7 +463,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                fit = update_draws(parameters, before.fit.state, rows, weight)
+                fit = update_draws(parameters, before.fit, rows, weight)
                 state = draws_state(fit, before)
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)

@@ -1,12 +1,12 @@
 """What a mixture estimator's parameters mean for its rows: the prior, in scaled columns."""
 
+from collections import namedtuple
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd._base.utils import as_floats
-from skpmd.engine.loop import Options
 from skpmd.mixture._rows import each_added, over_rows, pieces
 from skpmd.mixture._scaler import REACH, drawn_in, reach_of, variance_about
 
@@ -34,35 +34,18 @@ _MIN_DF, _MAX_DF = 0.1, 1e15
 _CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
-class PriorParameters(NamedTuple):
-    """Parameters of `GaussianMixturePMD` that say what the prior is; see there."""
-
-    n_components: int
-    covariance_type: str
-    weight_concentration_prior_type: str
-    weight_concentration_prior: float | None
-    discount: float
-    component_prior: str
-    mean_prior: np.ndarray | None
-    mean_precision_prior: float | None
-    mean_scale_prior: float | np.ndarray | None
-    degrees_of_freedom_prior: float | None
-    covariance_prior: float | np.ndarray | None
-    reg_covar: float
-
-
-class MixtureParameters(NamedTuple):
-    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
-
-    strategy: str
-    n_particles: int | str
-    init_params: str
-    batch_size: int | str
-    max_full_iter: int | str
-    tol: float
-    verbose_interval: int
-    prior: PriorParameters
-    options: Options  # Of the loop and of streams.
+PriorParameters = namedtuple(
+    "PriorParameters",
+    "n_components covariance_type weight_concentration_prior_type weight_concentration_prior"
+    " discount component_prior mean_prior mean_precision_prior mean_scale_prior"
+    " degrees_of_freedom_prior covariance_prior reg_covar",
+)
+PriorParameters.__doc__ = "Parameters that say what the prior is; `GaussianMixturePMD` has each."
+MixtureParameters = namedtuple(
+    "MixtureParameters",
+    "strategy n_particles init_params batch_size max_full_iter tol verbose_interval prior options",
+)
+MixtureParameters.__doc__ = "Parameters of a call; `GaussianMixturePMD` documents each."
 
 
 class MixturePrior(NamedTuple):

@@ -31,51 +31,35 @@ _MIN_DISTINCT, _MIN_ACCEPTANCE, _MAX_CORRELATION = 0.05, 0.1, 0.5
 _COLUMNS = {"log_increment": np.nan, "n_moves": 0, "acceptance": np.nan, "correlation": np.nan}
 
 
-class SMCState(NamedTuple):
-    """What a stream of parts needs to go on."""
+class SMCFit(NamedTuple):
+    """Fit result of ``strategy="parameters"``, which is what a stream of parts needs to go on."""
 
     model: ParameterModel  # With the order that the rows of the last fit gave to components.
     scaler: Scaler  # Of the columns.
     prior: MixturePrior  # In scaled columns.
-    # The particles, in the model's coordinates (None before the first fit, and after one that has
-    # ended early), and the record of all steps.
+    # The engine's particles, in the model's coordinates (None before the first fit, and after one
+    # that has ended early), and the record of all steps.
     stream: Stream
     # All rows so far, a `Batch` in the user's columns; None once they were too many to retain.
     retained: RetainedRows | None
-    # Of the rows so far, nan where it is not known; and the variance of the estimate.
-    log_evidence: float
+    # Of the rows so far in scaled columns, nan where it is not known; and the estimate's variance.
+    scaled_log_evidence: float
     variance: float
-
-
-class SMCFit(NamedTuple):
-    """Fit result of ``strategy="parameters"``."""
-
-    particles: MixtureParticles  # Draws of the posterior, df = inf; scaled columns.
-    converged: bool  # Whether the posterior was reached.
+    particles: MixtureParticles | None = None  # Draws of the posterior, df = inf; scaled columns.
+    converged: bool = False  # Whether the posterior was reached.
     # Whether Ctrl-C ended it; the particles are then those of the last complete step.
-    interrupted: bool
-    convergence_warnings: list  # Reasons not to trust it.
-    state: SMCState  # What a stream needs to go on.
-
-    @property
-    def scaler(self):
-        """`Scaler` of the columns."""
-        return self.state.scaler
-
-    @property
-    def prior(self):
-        """`MixturePrior` in scaled columns."""
-        return self.state.prior
+    interrupted: bool = False
+    convergence_warnings: list = []  # Reasons not to trust it.
 
     @property
     def records(self):
         """`Records` of the steps."""
-        return self.state.stream.records
+        return self.stream.records
 
     @property
     def n_samples_seen(self):
         """Weighted rows so far."""
-        return self.state.stream.seen
+        return self.stream.seen
 
     @property
     def log_evidence(self):
@@ -83,13 +67,13 @@ class SMCFit(NamedTuple):
 
         Labels count, so it is that of the unordered mixture.
         """
-        value = self.state.log_evidence + self.n_samples_seen * self.scaler.log_jacobian
+        value = self.scaled_log_evidence + self.n_samples_seen * self.scaler.log_jacobian
         return None if np.isnan(value) else float(value)
 
     @property
     def log_evidence_se(self):
         """Its standard error."""
-        return float(np.sqrt(self.state.variance))
+        return float(np.sqrt(self.variance))
 
 
 def fit_draws(parameters, rows, weight, rng):
@@ -126,10 +110,10 @@ def update_draws(parameters, state, rows, weight):
     new = RetainedRows(Batch(rows[:], None, b * weight))
     retained = retained.discounted(1.0 - a).joined(new).merged().sampled(most)
     if ended_early or retained.n_rows >= 2 * retained.n_fitted:
-        known = ended_early or not np.isnan(state.log_evidence)
+        known = ended_early or not np.isnan(state.scaled_log_evidence)
         own = _scaler_and_prior(parameters, retained)
         state = first_state(*own, retained, state.stream._replace(particles=None))
-        state = state._replace(log_evidence=0.0 if known else np.nan)
+        state = state._replace(scaled_log_evidence=0.0 if known else np.nan)
     return tempered(parameters, state, retained, a, size)
 
 
@@ -140,9 +124,9 @@ def _scaler_and_prior(parameters, retained):
 
 
 def first_state(scaler, prior, retained, stream):
-    """`SMCState` before a fit of all rows, `RetainedRows`, under a prior in scaled columns."""
+    """`SMCFit` before a fit of all rows, `RetainedRows`, under a prior in scaled columns."""
     model = parameter_model(prior, scaler.transform(retained.rows.X), retained.rows.weight)
-    return SMCState(model, scaler, prior, stream, retained, 0.0, 0.0)
+    return SMCFit(model, scaler, prior, stream, retained, 0.0, 0.0)
 
 
 def tempered(parameters, state, retained, a, size):
@@ -170,7 +154,7 @@ def tempered(parameters, state, retained, a, size):
     after = state._replace(
         stream=Stream(None if early else smc.particles, None, records, seen, rng),
         retained=retained,
-        log_evidence=np.nan if a or early else state.log_evidence + smc.evidence[0],
+        scaled_log_evidence=(np.nan if a or early else state.scaled_log_evidence + smc.evidence[0]),
         variance=state.variance + smc.evidence[1] ** 2,
     )
     fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
@@ -186,7 +170,8 @@ def _advanced(parameters, state, rows, weight):
     options = parameters.options._replace(n_particles=_n_particles(parameters))
     batch = Batch(state.scaler.transform(rows[:]), None, weight)
     stream = advance(state.stream, state.model, Rows.of(batch, len(weight)), options)
-    after = state._replace(stream=stream, retained=None, log_evidence=np.nan, variance=np.nan)
+    after = state._replace(stream=stream, retained=None)
+    after = after._replace(scaled_log_evidence=np.nan, variance=np.nan)
     reasons = convergence_warnings(stream.outcome(), stream=True)
     return _fit_of(after, stream.particles, reasons, False)
 
@@ -197,7 +182,12 @@ def _fit_of(state, particles, reasons, interrupted):
         few = f"{m} particles are too few to tell a posterior or its evidence by: set n_particles"
         reasons = [*reasons, f"{few} to {_MIN_PARTICLES} or more"]
     found = particles_of(state.model, particles)
-    return SMCFit(found, not interrupted and not reasons, interrupted, reasons, state)
+    return state._replace(
+        particles=found,
+        converged=not interrupted and not reasons,
+        interrupted=interrupted,
+        convergence_warnings=reasons,
+    )
 
 
 def particles_of(model, particles):

@@ -27,7 +27,6 @@ from skpmd.linear import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN
-from tests.tools.interrupts import interrupt
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
@@ -82,19 +81,6 @@ def test_a_fit_that_fails_leaves_the_one_before(name):
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         estimator.fit(broken, y)
-    assert vars(estimator) == before
-
-
-@each
-def test_a_fit_that_is_interrupted_before_anything_is_known_leaves_the_one_before(
-    name, monkeypatch
-):
-    estimator, data, y = made(name)
-    estimator.fit(data, y)
-    before = dict(vars(estimator))
-    interrupt(monkeypatch, type(estimator), "_checked_data")
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(data, y)
     assert vars(estimator) == before
 
 

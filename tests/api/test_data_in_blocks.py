@@ -214,14 +214,6 @@ def test_rows_in_memory_are_few(monkeypatch):
     assert np.median(most) <= 128 + 20
 
 
-def test_sorted_rows_do_no_harm():
-    """Stochastic steps alone, over a file sorted by its label, find what they find otherwise."""
-    model, X, y = mixture(max_full_iter=0, max_iter=10, batch_size=64)
-    order = np.argsort(X[:, 0] > 2.5, kind="stable")
-    scores = [model.fit(rows).score(X) for rows in (X, Blocks(blocks_of(X[order], None)))]
-    assert abs(scores[0] - scores[1]) < 0.02  # Orders of these rows at random differ by .01.
-
-
 def test_streams_take_blocks_part_by_part():
     model, X, y = logistic()
     size = table.group_size(X)

@@ -45,34 +45,12 @@ def test_words_in_place_of_numbers(model, advice):
         model.fit(WORDS, np.tile([0, 1], 10))
 
 
-def test_a_missing_value_in_predictions_of_a_mixture(rows):
-    X = rows[0].copy()
-    model = GaussianMixturePMD(2, random_state=0).fit(X)
-    X[0, 0] = np.nan
-    for predict in (model.score_samples, model.predict, model.predict_proba, model.score):
-        with pytest.raises(ValueError, match=r"set_params\(handle_missing='marginal'\)"):
-            predict(X)
-    assert np.isfinite(model.set_params(handle_missing="marginal").score_samples(X)).all()
-    with pytest.raises(AttributeError, match="strategy='parameters' has it"):
-        _ = model.log_evidence_
-
-
 def test_a_pipeline_as_a_prior(rows):
     earlier = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
     earlier.fit(*rows)
     for prior in (earlier, FrozenEstimator(earlier)):
         with pytest.raises(ValueError, match=r"give pipeline\[-1\]"):
             BayesianLogisticRegressionPMD(prior=prior).fit(*rows)
-
-
-def test_more_and_fewer_words_than_before():
-    counts = np.random.default_rng(0).poisson(1.0, (20, 6))
-    fixed = LDATopicModelPMD(2, random_state=0).partial_fit(counts[:, :5])
-    with pytest.raises(ValueError, match="as input: new words need vocabulary='growing'"):
-        fixed.partial_fit(counts)
-    growing = LDATopicModelPMD(2, vocabulary="growing", random_state=0).partial_fit(counts)
-    with pytest.raises(ValueError, match="a word that X lacks is a column of zeros"):
-        growing.partial_fit(counts[:, :5])
 
 
 def test_decisions_before_a_fit_and_of_bad_utilities(rows):

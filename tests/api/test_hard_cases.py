@@ -10,9 +10,7 @@ from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
-from skpmd.linear import _fit
 from tests.tools.exact_models import NORMAL_MEAN, normal_log_likelihood, normal_log_prior
-from tests.tools.interrupts import interrupt
 
 
 @pytest.mark.slow
@@ -242,19 +240,6 @@ def test_user_functions_see_rows_in_c_order():
     ParticleMirrorDescent(**problem, proposal="prior", batch_size=20, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize(
-    "params, match",
-    [
-        ({"average": True, "rejuvenation": "never"}, "average=True with reweight=True"),
-        ({"final_particles": 50, "reweight": False, "max_iter": 1}, "max_iter=1"),
-        ({"max_particles": 5000}, "set particle_growth"),
-    ],
-)
-def test_settings_that_contradict_each_other(params, match):
-    with pytest.raises(ValueError, match=match):
-        ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", **params).fit(np.zeros((5, 1)))
-
-
 def test_no_evidence_where_a_step_was_cut_short():
     X = np.random.default_rng(0).normal(60.0, 1.0, size=(200, 1))
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", max_substeps=1, random_state=0)
@@ -269,17 +254,6 @@ def two_groups(n=60):
     rng = np.random.default_rng(0)
     y = np.arange(n) % 2
     return rng.normal(size=(n, 2)) + 4.0 * y[:, None], y
-
-
-def test_a_fit_that_is_interrupted_before_its_first_step_leaves_the_fit_before(monkeypatch):
-    X, y = two_groups()
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    before = model.predict_proba(X)
-    interrupt(monkeypatch, _fit, "importance_rounds")
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X[:, :1], np.where(y == 1, "b", "a"))
-    np.testing.assert_array_equal(model.predict_proba(X), before)
-    assert model.classes_.tolist() == [0, 1] and model.coef_.shape == (1, 2)
 
 
 def test_a_warning_turned_into_an_error_comes_after_the_results():

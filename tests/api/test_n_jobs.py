@@ -171,9 +171,9 @@ def test_a_stream_has_the_same_bits(name):
 )
 def test_it_is_a_parameter_with_the_same_words_everywhere(kind):
     assert inspect.signature(kind).parameters["n_jobs"].default is None
-    words = kind.__doc__.partition("    n_jobs : ")[2].partition("    random_state : ")[0]
-    others = BayesianLogisticRegressionPMD.__doc__.partition("    n_jobs : ")[2]
-    assert words and words == others.partition("    random_state : ")[0]
+    texts = map(inspect.getdoc, (kind, BayesianLogisticRegressionPMD))
+    one, other = (text.partition("\nn_jobs : ")[2].partition("\nrandom_")[0] for text in texts)
+    assert one and one == other
 
 
 @pytest.mark.parametrize("n_jobs", [0, 1.5, "all"])

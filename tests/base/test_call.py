@@ -275,12 +275,3 @@ def test_other_threads_are_not_heard():
     opened = [one for one in listener.heard if one[0] == "open"]
     closed = [one for one in listener.heard if one[0] == "close"]
     assert len(opened) == len(closed)
-
-
-def test_without_a_course_nothing_happens():
-    with phase("name", 3) as advance:
-        advance(2, "text")
-    tick()
-    write("text")
-    assert not out_of_time("what") and list(counted("ab", "name")) == ["a", "b"]
-    assert not current().ended

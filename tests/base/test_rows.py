@@ -81,23 +81,6 @@ def test_a_single_batch_spends_no_randomness():
     np.testing.assert_array_equal(batch.X[:, 0], np.arange(10))
 
 
-def test_passes_differ_and_follow_the_seed():
-    rows = numbered(40)
-
-    def order(rng):
-        return visited(rows.one_pass("epoch", rng))
-
-    rng = np.random.default_rng(0)
-    first, second = order(rng), order(rng)
-    assert (first != second).any()
-    np.testing.assert_array_equal(first, order(np.random.default_rng(0)))
-
-
-def test_rows_within_a_batch_are_in_the_order_of_memory():
-    for batch in numbered(95).one_pass("epoch", np.random.default_rng(0)):
-        assert (np.diff(batch.X[:, 0]) > 0).all()
-
-
 @pytest.mark.parametrize("batch_size", [10, 60])
 def test_replacement_draws_rows_independently(batch_size):
     # Each of 60 rows is drawn binomial(60, 1/60) times a pass, variance 59/60. Over 400 passes

@@ -206,23 +206,6 @@ def test_a_dead_particle_lives_again_after_a_whole_step_with_a_one(particles, da
     np.testing.assert_allclose(whole.log_ratio, expected)
 
 
-def test_no_particle_in_the_support_is_an_error(particles):
-    class Impossible(NormalMean):
-        def log_likelihood(self, theta, batch):
-            return np.full(len(theta), -np.inf)
-
-    with pytest.raises(FloatingPointError, match="zero posterior density"):
-        step(
-            particles,
-            Impossible(),
-            (batch_of([0.0]),),
-            0.5,
-            0.5,
-            Settings(),
-            np.random.default_rng(0),
-        )
-
-
 # ---------------------------------------------------------------- the closed-form block
 
 

@@ -39,16 +39,6 @@ def inverse(weights, points):
     return np.minimum(np.searchsorted(cumulative, points, side="right"), alive[-1])
 
 
-@every_scheme
-@pytest.mark.parametrize("n", [1, 7])
-def test_ancestors_are_n_sorted_indices(scheme, n):
-    ancestors = resample(scheme, WEIGHTS, n, np.random.default_rng(n))
-    assert ancestors.shape == (n,)
-    assert ancestors.dtype == np.int64
-    assert (np.diff(ancestors) >= 0).all()
-    assert ancestors[0] >= 0 and ancestors[-1] < len(WEIGHTS)
-
-
 @pytest.mark.parametrize("scheme", ["systematic", "stratified", "residual"])
 @pytest.mark.parametrize("m", [1, 49, 1000])
 def test_equal_weights_keep_every_particle_once(scheme, m):

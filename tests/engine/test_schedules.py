@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from skpmd import ParticleMirrorDescent
-from skpmd._base.estimator import check_options
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
@@ -111,26 +110,6 @@ def test_growth_stops_at_the_ceiling(growth):
     assert sizes[-1] == 777
     assert (np.diff(sizes) >= 0).all()
     assert all(isinstance(size, int) for size in sizes)
-
-
-@pytest.mark.parametrize("bandwidth", [1.01, 2])
-def test_a_shrunk_kernel_is_at_most_as_wide_as_the_cloud(bandwidth):
-    with pytest.raises(ValueError, match="bandwidth must be at most 1"):
-        check_options(Options(settings=Settings(bandwidth=bandwidth)))
-    check_options(Options(settings=Settings(bandwidth=bandwidth, shrinkage=False)))
-
-
-@pytest.mark.parametrize(
-    "name, options",
-    [
-        ("final_particles", Options(final_particles=50)),
-        ("particle_growth", Options(schedule=Schedule(particle_growth=0.5))),
-    ],
-)
-def test_fixed_particles_cannot_change_in_number(name, options):
-    with pytest.raises(ValueError, match=name):
-        check_options(options._replace(settings=Settings(rejuvenation="never")))
-    check_options(options)
 
 
 def test_options_are_an_estimators_parameters_of_the_same_names():

@@ -177,14 +177,6 @@ def test_shapes_of_the_given_priors_are_in_memory():
     assert model.topic_word_prior_[0, 0] != eta[0, 0]
 
 
-def test_priors_that_are_not_learnt_are_as_given():
-    X, *_ = corpus(60, 30, 3, 20, 0.2, 0.1)
-    alpha = [0.1, 0.2, 0.3]
-    model = LDATopicModelPMD(3, doc_topic_prior=alpha, n_particles=1, random_state=0).fit(X)
-    assert model.doc_topic_prior_ == pytest.approx(alpha)
-    assert model.topic_word_prior_ == pytest.approx(1 / 3)
-
-
 def test_a_fit_that_could_not_learn_says_so_and_has_the_given_priors():
     X, *_ = corpus(100, 30, 3, 20, 0.2, 0.1)
     given = {"doc_topic_prior": [2.0, 1.0, 3.0], "topic_word_prior": 0.9, "random_state": 0}

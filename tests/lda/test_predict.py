@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, gammaln, logsumexp
-from sklearn.exceptions import NotFittedError
 
 from skpmd import LDATopicModelPMD
 from skpmd.lda._averages import completion_split
@@ -264,16 +263,3 @@ def test_errors_name_what_to_do(lda, corpus):
     for method in ("bound", "completion"):
         with pytest.raises(ValueError, match="no words that perplexity could be of"):
             lda.perplexity(np.zeros((3, 40)), method=method)
-    with pytest.raises(ValueError, match="[Nn]egative"):
-        lda.transform(-corpus)
-    with pytest.raises(ValueError, match="NaN"):
-        lda.score_samples(np.full((1, 40), np.nan))
-    with pytest.raises(ValueError, match="39 features"):
-        lda.transform(corpus[:, :39])
-    growing = LDATopicModelPMD(2, n_particles=1, vocabulary="growing").fit(corpus[:, :30])
-    with pytest.raises(ValueError, match="40 features"):
-        growing.transform(corpus)
-    assert growing.n_features_in_ == 30 and growing.transform(corpus[:, :30]).shape == (150, 2)
-    for method in ("transform", "predict_proba", "score_samples", "score", "perplexity"):
-        with pytest.raises(NotFittedError):
-            getattr(LDATopicModelPMD(), method)(corpus)

@@ -166,13 +166,6 @@ def test_an_average_has_the_priors_of_its_topics(corpus, learn_priors):
     np.testing.assert_allclose(nothing, alpha / alpha.sum())
 
 
-def test_a_single_particle_and_a_single_topic():
-    model, counts, _ = permuted(m=1)
-    assert relabelling(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
-    model, counts, _ = permuted(m=3, K=1)
-    assert relabelling(model, counts, equal(3)).tolist() == [[0]] * 3
-
-
 # ---------------------------------------------------------------------- intervals
 @pytest.mark.parametrize("q", [0.005, 0.05, 0.3, 0.5, 0.7, 0.95, 0.995])
 def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
@@ -359,9 +352,5 @@ def test_errors_name_what_to_do(lda):
     for n in (0, 2.5):
         with pytest.raises(ValueError, match="n must be an integer of at least 1"):
             lda.top_words(n)
-    with pytest.raises(ValueError, match="Invalid value for .n_samples.: .*at least 0 samp"):
-        lda.posterior_.sample(-1)
     with pytest.raises(ValueError, match=r"one name for each of the 40 words"):
         lda.top_words(feature_names=["a", "b"])
-    with pytest.raises(IndexError):
-        lda.topic_word_interval(topics=[4])

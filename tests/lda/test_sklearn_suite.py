@@ -19,45 +19,19 @@ class LatentDirichletAllocation(LDATopicModelPMD):
     """Named as theirs, for messages and features name the class."""
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
-        learning_method="batch",
-        learning_decay=0.7,
-        learning_offset=10.0,
-        max_iter=10,
-        batch_size=128,
-        evaluate_every=-1,
-        total_samples=1e6,
-        perp_tol=1e-1,
-        mean_change_tol=1e-3,
-        max_doc_update_iter=100,
-        n_jobs=None,
-        verbose=0,
-        random_state=None,
-    ):
+        self, n_components=10, learning_method="batch", learning_decay=0.7, learning_offset=10.0,
+        **own,
+    ):  # fmt: skip
         batch = learning_method == "batch"
+        own = {"max_iter": 10, "total_samples": 1e6, "batch_size": 128, **own}
+        own |= {"batch_size": 100_000} if batch else {}
         super().__init__(
             n_components,
-            doc_topic_prior=doc_topic_prior,
-            topic_word_prior=topic_word_prior,
             step_offset=0.0 if batch else learning_offset**learning_decay,  # theirs: (10 + t)^0.7
             step_decay=0.0 if batch else learning_decay,
-            max_iter=max_iter,
-            batch_size=100_000 if batch else batch_size,
-            evaluate_every=evaluate_every,
-            total_samples=total_samples,
-            perp_tol=perp_tol,
-            mean_change_tol=mean_change_tol,
-            max_doc_update_iter=max_doc_update_iter,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            random_state=random_state,
+            **own,
         )
-        self.learning_method = learning_method
-        self.learning_decay = learning_decay
+        self.learning_method, self.learning_decay = learning_method, learning_decay
         self.learning_offset = learning_offset
 
     def perplexity(self, X, sub_sampling=False):

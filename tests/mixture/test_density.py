@@ -103,7 +103,7 @@ def test_values_of_a_data_frame_are_taken_by_name():
         mixture.conditional(["a", "c"], table[["a", "b"]])
     with pytest.raises(ValueError, match="Leave a column that is not known out of columns"):
         mixture.conditional(["a"], table[["a"]].mask(table["b"] > 3.0))
-    with pytest.raises(ValueError, match=r"'e', which is none of \['a', 'b', 'c', 'd'\]"):
+    with pytest.raises(ValueError, match="columns='e' is no column of X: its columns are a"):
         mixture.conditional(["e"], table)
 
 
@@ -126,14 +126,14 @@ def test_columns_have_names_places_and_masks():
     copy = pickle.loads(pickle.dumps(mixture.marginal(name)))
     np.testing.assert_array_equal(copy.log_pdf(frame[[name]]), by_place)
     for columns, match in (
-        ("petal", "none of"), (4, "from 0 to 3"), ([0, 0], "differ"), ([], "one column"),
-        ([True, False], "a mask of 2"), (0.5, "integers, names or a mask"),
-        (np.zeros(4, dtype=bool), "without a True"),
+        ("petal", "no column of X: its"), (4, "no column"), ([0, 0], "differ"), ([], "one column"),
+        ([True, False], "a mask of 2"), (0.5, "no column"),
+        (np.zeros(4, dtype=bool), "0 of them True"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             mixture.marginal(columns)
     plain = GaussianMixturePMD(random_state=0).fit(frame.to_numpy())
-    with pytest.raises(ValueError, match="had no names"):
+    with pytest.raises(ValueError, match="without names"):
         plain.marginal(name)
 
 

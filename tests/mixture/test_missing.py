@@ -85,8 +85,8 @@ def test_fits_and_default_predictions_refuse_them():
     holey = X.copy()
     holey[3, 1] = np.nan
     mixture = GaussianMixturePMD(2, random_state=0).fit(X)
-    for method in (mixture.predict, mixture.predict_proba, mixture.score_samples):
-        with pytest.raises(ValueError, match="NaN"):
+    for method in (mixture.predict, mixture.predict_proba, mixture.score_samples, mixture.score):
+        with pytest.raises(ValueError, match=r"NaN: set_params\(handle_missing='marginal'\)"):
             method(holey)
     mixture.set_params(handle_missing="marginal")
     for call in (mixture.fit, mixture.partial_fit):

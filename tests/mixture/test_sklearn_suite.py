@@ -23,45 +23,14 @@ class GaussianMixture(GaussianMixturePMD):
     _n_particles = "auto"
 
     def __init__(
-        self,
-        n_components=1,
-        *,
-        covariance_type="full",
-        tol=1e-3,
-        reg_covar=1e-6,
-        max_iter=100,
-        n_init=1,
-        init_params="kmeans",
-        weights_init=None,
-        means_init=None,
-        precisions_init=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        verbose_interval=10,
-        **prior,
-    ):
-        super().__init__(
-            n_components,
-            strategy="conjugate",
-            n_particles=self._n_particles,
-            covariance_type=covariance_type,
-            tol=tol,
-            reg_covar=reg_covar,
-            max_iter=max_iter,
-            max_full_iter=max_iter,
-            batch_size=100_000,
-            init_params=init_params,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            verbose_interval=verbose_interval,
-            **prior,
-        )
-        self.n_init = n_init
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
+        self, n_components=1, n_init=1, weights_init=None, means_init=None, precisions_init=None,
+        **own,
+    ):  # fmt: skip
+        own = {"max_iter": 100, "init_params": "kmeans", "n_particles": self._n_particles, **own}
+        own |= {"max_full_iter": own["max_iter"], "batch_size": 100_000, "strategy": "conjugate"}
+        super().__init__(n_components, **own)
+        self.n_init, self.weights_init = n_init, weights_init
+        self.means_init, self.precisions_init = means_init, precisions_init
 
     def _n_parameters(self):
         """Which theirs has, and their tests ask for."""
@@ -71,19 +40,12 @@ class GaussianMixture(GaussianMixturePMD):
 class BayesianGaussianMixture(GaussianMixture):
     """With the prior of theirs, as far as it does not come from the rows."""
 
-    def __init__(
-        self,
-        *,
-        n_components=1,
-        weight_concentration_prior_type="dirichlet_process",
-        mean_precision_prior=1.0,
-        **params,
-    ):
+    def __init__(self, *, n_components=1, **own):
         prior = {
-            "weight_concentration_prior_type": weight_concentration_prior_type,
-            "mean_precision_prior": mean_precision_prior,
+            "weight_concentration_prior_type": "dirichlet_process",
+            "mean_precision_prior": 1.0,
         }
-        super().__init__(n_components, **prior, **params)
+        super().__init__(n_components, **{**prior, **own})
 
 
 pytestmark = pytest.mark.slow  # Tests of the estimator's own are in the default lane.

@@ -452,7 +452,7 @@ def test_rows_that_are_too_many_to_keep_still_count(two_groups, whole, monkeypat
     monkeypatch.setattr(_smc_fit, "MAX_RETAINED", 100)
     with pytest.warns(ConvergenceWarning, match="by rejuvenations of the particles"):
         parts = in_parts(np.array_split(two_groups, 3))
-    assert not hasattr(parts, "log_evidence_") and parts._state.fit.state.retained is None
+    assert not hasattr(parts, "log_evidence_") and parts._state.fit.retained is None
     assert_near(parts, whole, 0.5)
 
 
@@ -462,13 +462,13 @@ def test_forgotten_rows_do_not_count(two_groups):
     forgetful = in_parts(parts, half_life=1)
     assert_near(forgetful, in_parts(parts[1:], seed=3), 0.25)
     assert not hasattr(forgetful, "log_evidence_")
-    assert len(forgetful._state.fit.state.retained.rows.weight) == len(parts[1])
+    assert len(forgetful._state.fit.retained.rows.weight) == len(parts[1])
 
 
 def test_rows_count_once_after_each_pass(two_groups):
     """Kept rows have the weights that mirror steps give them: at the end of a pass they are one."""
     parts = [*np.array_split(two_groups, 3)] * 3
-    state = in_parts(parts, n_particles=100, total_samples=150.0)._state.fit.state
+    state = in_parts(parts, n_particles=100, total_samples=150.0)._state.fit
     np.testing.assert_allclose(state.retained.rows.X, np.sort(two_groups, axis=0))
     np.testing.assert_allclose(state.retained.rows.weight, 1.0)
     assert state.stream.seen == 450.0
@@ -494,7 +494,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.
     model.partial_fit(two_groups[:10])
-    assert model._state.fit.state.retained.rows.weight.sum() == 160.0 and model.log_evidence_
+    assert model._state.fit.retained.rows.weight.sum() == 160.0 and model.log_evidence_
     calls.clear()
     calls.extend([None] * 55)
     with pytest.raises(KeyboardInterrupt):
