@@ -219,7 +219,7 @@ class Posterior:
         Parameters
         ----------
         name : str
-            A parameter, which may be an array (``"b"``), or one of ``names`` (``"b[hours]"``).
+            A parameter, which may be an array (``"coef"``), or one of ``names`` (``"hours"``).
 
         Returns
         -------
@@ -315,7 +315,7 @@ class Posterior:
         ----------
         f : callable
             Takes particles of shape (m, d) and returns an array with leading axis m. The particles
-            also take names of parameters and of coordinates: ``theta["b"]``, ``theta["b[hours]"]``.
+            also take names of parameters and of coordinates: ``theta["coef"]``, ``theta["hours"]``.
 
         Returns
         -------

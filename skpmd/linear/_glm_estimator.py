@@ -160,8 +160,8 @@ default="normal"
     link_ : str
         The link that the mean has, which ``link="auto"`` leaves to the family.
     posterior_ : Posterior
-        Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
-        the columns' means) and those of the dispersion.
+        Weighted particles in given units, with coordinates of the columns' names, ``intercept``
+        (where all columns are zero) and those of the dispersion.
     group_effects_ : EffectsOfGroups or dict of str to EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks; of
         several factors by their names.

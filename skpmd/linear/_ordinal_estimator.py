@@ -32,9 +32,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
-    - (X - means) @ coefficients: a positive coefficient makes higher classes more probable. There
-    is one cutpoint between any two neighbours, which is where all columns are at their means, and
-    no intercept. The posterior is found as in `BayesianLogisticRegressionPMD`.
+    - X @ coefficients: a positive coefficient makes higher classes more probable. There is one
+    cutpoint between any two neighbours, and no intercept. The posterior is found as in
+    `BayesianLogisticRegressionPMD`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     scale : "auto" or None, default="auto"
         What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the linear
         predictor per standard deviation of a column. Columns are centred inside. None: the literal
-        prior, per unit of the given columns, and cutpoints where all of them are zero.
+        prior, per unit of the given columns, and of cutpoints where all of them are zero.
     proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
         The density that particles are first drawn from. ``"prior"`` uses only values of the
         likelihood: stochastic mirror steps with rejuvenation, Algorithm 1 of the paper.
@@ -128,9 +128,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
     coef_, coef_std_ : ndarray of shape (n_coefficients,)
         Posterior means and standard deviations of coefficients, per unit of the given columns.
     cutpoints_, cutpoints_std_ : ndarray of shape (n_classes - 1,)
-        Those of the cutpoints, where columns are at their means.
+        Those of the cutpoints, which are where all columns are zero.
     posterior_ : Posterior
-        Weighted particles in given units, with coordinates ``b[column]`` and ``cut[1]``,
+        Weighted particles in given units, with coordinates of the columns' names and ``cut[1]``,
         ``cut[2]``, ..., and with ``groups`` ``sd[school]``, ``sd[school:hours]`` and
         ``cor[school:hours]``.
     group_effects_ : EffectsOfGroups

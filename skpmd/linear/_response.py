@@ -57,7 +57,8 @@ class Classes(NamedTuple):
 
     def coefficient_names(self, features, fit_intercept):
         """Names of the coefficients, row by row, each with its intercept last."""
-        one = [*features, "intercept"] if fit_intercept else list(features)
+        beside = ("intercept",) if fit_intercept else ()
+        one = [*_apart(features, beside), *beside]
         if self.n_rows == 1:
             return one
         of_groups = [] if self.family is None else self.family.dispersions.names
@@ -211,16 +212,16 @@ class Distribution(NamedTuple):
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
-        """Names of coefficients, of the intercept at the columns' means, and of dispersions."""
-        names = [f"b[{name}]" for name in features] + ["a"] * fit_intercept
-        return [*names, *self.family.dispersions.names]
+        """Names of coefficients, of the intercept, and of dispersions."""
+        beside = ["intercept"] * fit_intercept + list(self.family.dispersions.names)
+        return _apart(features, beside) + beside
 
     def variables(self, features, fit_intercept):
         """See `Classes.variables`."""
         p = len(features)
-        found = {"b": Variable(np.arange(p), ("feature",))}
+        found = {"coef": Variable(np.arange(p), ("feature",))}
         coords = {"feature": [str(name) for name in features]}
-        names = ["a"] * fit_intercept + list(self.family.dispersions.names)
+        names = ["intercept"] * fit_intercept + list(self.family.dispersions.names)
         if self.has_cutpoints:
             k = self.n_own
             coords["cutpoint"] = [str(one) for one in range(1, k + 1)]
@@ -273,8 +274,8 @@ class Distribution(NamedTuple):
 class Frame(NamedTuple):
     """What takes coordinates of a fit to given units: columns, y, and dispersions from logarithms.
 
-    Outward is to those of the fit, as `skpmd.engine.edges` has it. The intercept stays at the
-    columns' centres.
+    Outward is to those of the fit, as `skpmd.engine.edges` has it. There an intercept, or
+    cutpoints, are at the columns' centres, and as given where all columns are zero.
     """
 
     columns: Units
@@ -288,12 +289,12 @@ class Frame(NamedTuple):
         out[..., slopes] *= unit / self.columns.scale
         out[..., intercept] = self._location + unit * out[..., intercept]
         out[..., phi] *= self.response.units(self.columns.scale)
-        return out
+        return self._shifted(out, 1.0)
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
         out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
-        unit = self.response.unit
+        out, unit = self._shifted(out, -1.0), self.response.unit
         out[..., phi] /= self.response.units(self.columns.scale)
         out[..., phi] = self.response.family.dispersions.standard(out[..., phi])
         out[..., slopes] *= self.columns.scale / unit
@@ -319,14 +320,14 @@ class Frame(NamedTuple):
         inside = (own > 0.0).all(axis=-1)
         return inside if groups is None else inside & groups.are_within(phi[..., n:])
 
-    def moved(self, theta, other):
-        """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
-        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
-        gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
-        out[..., intercept] += gap
+    def _shifted(self, theta, side):
+        """Coordinates with intercepts, or cutpoints, from the centres to zero, or back for -1."""
+        slopes, intercept, phi = self._places
+        gap = side * (theta[..., slopes] @ self.columns.centre)[..., None]
+        theta[..., intercept] -= gap
         if self.columns.has_cutpoints:
-            out[..., phi.start : phi.start + self.response.n_own] -= gap
-        return out
+            theta[..., phi.start : phi.start + self.response.n_own] += gap
+        return theta
 
     def since(self, other):
         """What takes coordinates of another frame's fit to those of this."""
@@ -343,10 +344,11 @@ class Frame(NamedTuple):
 
     def described(self, names):
         """What each coordinate is per unit of, for people."""
-        at_means = "where columns are at their means"
         out = ["per unit of the column"] * len(self.columns.scale)
-        out += [at_means] * self.columns.fit_intercept
-        of_dispersion = at_means if self.columns.has_cutpoints else ""
+        is_centred = bool(self.columns.centre.any())
+        at_zero = "where columns are 0" + " (prior: at their means)" * is_centred
+        out += [at_zero] * self.columns.fit_intercept
+        of_dispersion = at_zero if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
         k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
@@ -393,10 +395,6 @@ class ClassFrame(NamedTuple):
         """See `Frame`."""
         return (theta[..., self._sds] > 0.0).all(axis=-1)
 
-    def moved(self, theta, other):
-        """As they are; see `Units`."""
-        return theta
-
     def since(self, other):
         """See `Frame`."""
         return Between(other, self)
@@ -425,7 +423,7 @@ class Between(NamedTuple):
 
     def outward(self, theta):
         """Coordinates of the other."""
-        return self.other.outward(self.one.moved(self.one.inward(theta), self.other))
+        return self.other.outward(self.one.inward(theta))
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
@@ -439,3 +437,9 @@ class Between(NamedTuple):
         steps = _STEP * np.eye(len(theta))
         rise = self.outward(theta + steps) - self.outward(theta - steps)
         return gradient @ (rise.T / (2.0 * _STEP))
+
+
+def _apart(features, others):
+    """Names of coefficients: those of the columns, but for columns named as other coordinates."""
+    taken = {"coef", *others}
+    return [f"coef[{name}]" if str(name) in taken else name for name in features]
