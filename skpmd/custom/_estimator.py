@@ -53,7 +53,14 @@ from skpmd.custom._model import (
 )
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import PriorCheck, check_prior, edges_given_rows, prior_functions, shown_of
-from skpmd.custom._rows import check_numbers, is_frame, likelihood_of, of_parts, rows_of
+from skpmd.custom._rows import (
+    check_numbers,
+    is_frame,
+    likelihood_of,
+    never_negative,
+    of_parts,
+    rows_of,
+)
 from skpmd.custom._samples import by_sample_or_all
 from skpmd.custom._stream import step_from_values
 from skpmd.engine.loop import drive, run
@@ -548,6 +555,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             model, rows, given = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
             prior = _checked(given, model, rng)
+            doubt = never_negative(model, self._function("log_likelihood_pointwise"), rows)
+            if doubt:  # Such a fit may take long.
+                warn(f"{type(self).__name__}: {doubt}.", UserWarning)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
@@ -558,6 +568,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
+            results.posterior.concerns.extend([doubt] * bool(doubt))
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(

@@ -44,7 +44,7 @@ class CustomModel(Model):
         self._log_prior = log_prior
         self._sample_prior = sample_prior
         self._weighted = weighted
-        self._likelihood_name = likelihood_name
+        self.likelihood_name = likelihood_name
         self._names, self.variables = names, variables
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
@@ -84,11 +84,11 @@ class CustomModel(Model):
         weight = {"sample_weight": batch.weight} if self._weighted else {}
 
         def of(some):
-            with noted(self._likelihood_name, some, batch.X):
+            with noted(self.likelihood_name, some, batch.X):
                 values = self._log_likelihood(
                     with_names(some, self.variables), batch.X, batch.y, **weight
                 )
-            return _vector(self._likelihood_name, values, some)
+            return _vector(self.likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
 

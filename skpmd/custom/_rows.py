@@ -4,6 +4,7 @@ Data are arrays, tables, lists of objects, dicts of them, or none.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 from sklearn.utils import _safe_indexing, check_array
@@ -18,6 +19,7 @@ from skpmd.custom._model import AT_ONCE, parts_of, refuse_no_numbers
 
 _ROUNDING = 1e-8  # Of a sum over rows.
 POINTWISE = "log_likelihood_pointwise"
+_N_LOOKED_AT, _NEXT_TO_NOTHING = 100, 1e-3  # Draws of the prior, and rows, at most; and a share.
 _N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
@@ -180,6 +182,33 @@ def check_sum(table, whole, pointwise):
         f"{sums[i]:.8g} under one particle. Make the two agree, constants included, or set "
         "log_likelihood=None, which takes the sum."
     )
+
+
+def never_negative(model, pointwise, rows):
+    """A reason to warn where a log-likelihood looks like a density itself; "" by default.
+
+    Draws of the prior that do not fit rows make logs of densities negative, and densities zero.
+    ``pointwise`` is the user's function of each row, or None.
+    """
+    batch = next(iter(rows.whole()))
+    if batch.X is None and batch.y is None:
+        return ""
+    batch = batch.take(slice(_N_LOOKED_AT), select)
+    with suppress(Exception), np.errstate(all="ignore"):  # The fit itself says what is wrong.
+        theta = model.sample_prior(np.random.default_rng(0), _N_LOOKED_AT)
+        if pointwise is None:
+            values = model.log_likelihood(theta, batch)
+        else:
+            values = pointwise_table(model, pointwise, theta, batch)
+        low, high = np.min(values), np.max(values)
+        is_probability = pointwise is not None and high <= 1.0
+        if 0.0 <= low < high and (low <= _NEXT_TO_NOTHING * high or is_probability):
+            return (
+                f"values of {model.likelihood_name} are negative at no draw of the prior, but from "
+                f"{low:.3g} to {high:.3g}: they must be logs of densities or of probabilities "
+                "(logpdf or logpmf of SciPy, not pdf or pmf), and minus sums of squares, not plus"
+            )
+    return ""
 
 
 def of_parts(model, rows, theta):
