@@ -179,7 +179,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
         number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
         per second.
-    groups : list of one str or int, default=None
+    groups : str, int or list of one, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on
         the logit, normal about that of all, as in `BayesianGLMRegressorPMD`; of more than two
@@ -348,7 +348,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RoleColumns, LinearClassif
         n_jobs: int | None = None,
         random_state: Seed = None,
         verbose: int = 0,
-        groups: list[str | int] | None = None,
+        groups: list[str | int] | str | int | None = None,
         slopes: dict[Any, list[str | int]] | None = None,
         group_prior_scale: float = 2.5,
         groups_at: Literal["own", "population"] = "own",

@@ -45,7 +45,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         that the prior gives it.
     offset : str or int, default=None
         Column of X, by its name or place, that is added to the linear predictor.
-    groups : list of one str or int, default=None
+    groups : str, int or list of one, default=None
         Column of X, by its name or place, with the label of each row's group. Each group has an
         effect on the linear predictor, normal about zero, as in `BayesianGLMRegressorPMD`: a
         positive one makes higher classes more probable.
@@ -198,7 +198,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RoleColumns, LinearClassi
         categories: ArrayLike | None = None,
         *,
         offset: str | int | None = None,
-        groups: list[str | int] | None = None,
+        groups: list[str | int] | str | int | None = None,
         slopes: dict[Any, list[str | int]] | None = None,
         group_prior_scale: float = 2.5,
         groups_at: Literal["own", "population"] = "own",

@@ -53,3 +53,49 @@ def test_columns_named_as_other_coordinates_are_told_apart():
     assert found.to_frame().shape[1] == 5
     classes = BayesianLogisticRegressionPMD(random_state=0).fit(table, y > 1.0).posterior_
     assert classes.names == ["shape", "coef[intercept]", "years", "intercept"]
+
+
+# ------------------------------------------------------------------- groups by their names
+def rows_of_schools():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"hours": rng.normal(size=60), "school": [f"s{j % 6}" for j in range(60)]})
+    return table, rng.normal(size=60) + np.arange(60) % 6
+
+
+def test_effects_have_names():
+    table, y = rows_of_schools()
+    table["class"] = [f"c{j % 5}" for j in range(60)]
+    options = {"n_particles": 300, "random_state": 0}
+    effects = BayesianGLMRegressorPMD(groups=["school"], **options).fit(
+        table[["hours", "school"]], y
+    ).group_effects_  # fmt: skip
+    assert effects["school"] is effects and effects[0] is effects.labels
+    one = effects["s3"]
+    np.testing.assert_array_equal(one.mean, effects.mean[[3]])
+    np.testing.assert_array_equal(one.interval(0.9), effects.interval(0.9)[[3]])
+    assert one.draws.shape == (2, *effects.draws.shape[1:]) and one.summary()["group"] == ["s3"]
+    with pytest.raises(KeyError, match="neither 'school', the column of groups.*s0, s1"):
+        effects["s9"]
+    both = BayesianGLMRegressorPMD(groups=["school", "class"], **options).fit(table, y)
+    assert both.group_effects_["class"]["c4"].labels == ["c4"]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "cut"),
+    [
+        (BayesianGLMRegressorPMD, None),
+        (BayesianLogisticRegressionPMD, [2.5]),
+        (BayesianOrdinalClassifierPMD, [1.5, 3.5]),
+    ],
+)
+def test_one_column_of_groups_needs_no_list(estimator, cut):
+    table, y = rows_of_schools()
+    y = y if cut is None else np.digitize(y, cut)
+    fits = [
+        estimator(groups=groups, n_particles=200, random_state=0).fit(table, y)
+        for groups in (["school"], "school", -1)
+    ]
+    for one in fits[1:]:
+        np.testing.assert_array_equal(one.coef_, fits[0].coef_)
+    with pytest.raises(ValueError, match="groups='job' is no column of X: its columns are hours"):
+        estimator(groups="job").fit(table, y)

@@ -530,7 +530,6 @@ def test_what_groups_do_not_have_is_refused(fitted, tmp_path):
     fit, X, y = fitted
     model = BayesianGLMRegressorPMD("binomial", groups=[1])
     for call in (
-        lambda: clone(model).set_params(groups="school").fit(X, y),
         lambda: clone(model).set_params(groups=["school"]).fit(X, y),
         lambda: clone(model).set_params(groups=None, slopes={1: [0]}).fit(X, y),
         lambda: clone(model).set_params(slopes={1: ["hours"]}).fit(X, y),
