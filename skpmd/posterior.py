@@ -218,7 +218,7 @@ class Posterior(WeightedDraws):
         Parameters
         ----------
         name : str
-            A parameter, which may be an array (``"b"``), or one of ``names`` (``"b[hours]"``).
+            A parameter, which may be an array (``"coef"``), or one of ``names`` (``"hours"``).
 
         Returns
         -------
@@ -274,7 +274,7 @@ class Posterior(WeightedDraws):
         ----------
         f : callable
             Takes particles of shape (m, d) and returns an array with leading axis m. The particles
-            also take names of parameters and of coordinates: ``theta["b"]``, ``theta["b[hours]"]``.
+            also take names of parameters and of coordinates: ``theta["coef"]``, ``theta["hours"]``.
 
         Returns
         -------

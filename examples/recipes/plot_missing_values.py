@@ -37,7 +37,7 @@ print(f"{is_missing.mean():.0%} of {len(X)} patients have no BMI")
 
 def slope(table, y):
     model = BayesianGLMRegressorPMD(random_state=0).fit(table, y)
-    return model.posterior_["b[bmi]"]
+    return model.posterior_["bmi"]
 
 
 known, others = gaps.assign(disease=y), ["age", "bp", "disease"]

@@ -44,7 +44,7 @@ print(rating.value_counts(sort=False).to_dict())
 
 model = BayesianOrdinalClassifierPMD(random_state=0).fit(hotels, rating)
 for name in hotels:
-    low, high = np.exp(model.posterior_[f"b[{name}]"].interval(0.9))
+    low, high = np.exp(model.posterior_[name].interval(0.9))
     print(
         f"odds of a higher rating, {name:<5} + 1: "
         f"factor {low:.2f} to {high:.2f}"

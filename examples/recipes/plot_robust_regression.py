@@ -35,7 +35,7 @@ models = {
 for family, model in models.items():
     slope, sigma = (
         model.posterior_[name].interval(0.9)
-        for name in ("b[celsius]", "sigma")
+        for name in ("celsius", "sigma")
     )
     print(
         f"{family:9} slope {slope.round(2)} volts a degree, "

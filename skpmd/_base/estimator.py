@@ -33,6 +33,7 @@ from skpmd._base.validation import (
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
+from skpmd._rows.blocks import refuse_dates
 from skpmd._rows.table import BlockTable
 from skpmd._runtime.call import Call, current, during
 from skpmd._runtime.display import hearing_of_kernels, listeners_of
@@ -140,6 +141,10 @@ class ParticleEstimator(BaseEstimator):
         """
         refuse_no_table(X)
         name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
+        if not how.get("skip_check_array"):
+            refuse_dates("X", X)
+        if how.get("y_numeric"):
+            refuse_dates("y", y)
         # Its sums overflow where numbers do; it refuses those.
         with (
             np.errstate(all="ignore"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from datetime import date, timedelta
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +20,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from skpmd._rows.blocks import Blocks
+from skpmd._rows.blocks import OF_DATES, Blocks
 from skpmd._rows.rows import ones
 from skpmd._rows.table import BlockTable, group_size, is_in_memory, limits
 from skpmd._typing import Method
@@ -149,15 +150,11 @@ def _column_without_numbers(X):
     for place, name in enumerate(getattr(X, "columns", ())):
         column = _safe_indexing(X, place, axis=1)
         try:
-            kind = np.asarray(column).dtype.kind
             np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
-            return name, ""
-        if kind in "mM":
-            return (
-                name,
-                "Give dates as numbers, such as days since the first: (x - x.min()).dt.days",
-            )
+            first = next(iter(column), None)
+            is_date = isinstance(first, date | timedelta)
+            return name, OF_DATES if is_date else ""
     return None
 
 
@@ -259,10 +256,25 @@ def refuse_overflows(name, values, dtype=np.float64):
         )
 
 
+def _check_labels(y):
+    """ValueError where y holds no labels of classes, with what to do about intervals of pandas."""
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        first = next(iter(np.ravel(np.asarray(y, dtype=object))), None)
+        if not (hasattr(first, "left") and hasattr(first, "right")):
+            raise
+        raise ValueError(
+            f"y has intervals as labels, such as {first}: name them, as pandas.cut(x, bins, "
+            "labels=[...]) does, or give y.cat.rename_categories(str) of a series, which keeps "
+            "their order."
+        ) from error
+
+
 def encode(y):
     """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
     with naming_unordered("y", y):
-        check_classification_targets(y)
+        _check_labels(y)
         y = column_or_1d(y, warn=True)
         some = list(gen_batches(len(y), _ROWS_AT_ONCE))  # All at once take several times as much.
         classes = np.unique(np.concatenate([np.unique(y[rows]) for rows in some]))
@@ -277,7 +289,7 @@ def encode(y):
 def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
     with naming_unordered("y", y):
-        check_classification_targets(y)
+        _check_labels(y)
     y = column_or_1d(y, warn=True)
     if len(classes) < 2:
         raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")

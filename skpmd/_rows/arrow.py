@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skpmd._rows.blocks import Block, Blocks, Parts
+from skpmd._rows.blocks import Block, Blocks, Parts, refuse_dates
 
 _ROWS = 1 << 16  # Of a table in memory, or of a memory-mapped one, that are converted at a time.
 
@@ -124,6 +124,7 @@ def _numbers(table):
     X = np.empty((table.num_rows, len(columns)), np.float32 if kinds == {np.dtype("f4")} else float)
     for j, column in enumerate(columns):
         try:
+            refuse_dates("X", column)  # NumPy takes them for numbers.
             X[:, j] = column
         except (TypeError, ValueError) as error:
             raise ValueError(

@@ -13,6 +13,7 @@ PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
     "read again and again"
 )
+OF_DATES = "Give dates as numbers, such as days since the first: (x - x.min()).dt.days"
 _NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
 
@@ -132,8 +133,36 @@ class Parts:
         return self._read(self._places[i])
 
 
+def refuse_dates(name, values):
+    """TypeError where an array, or a column of a data frame, holds dates or durations.
+
+    As numbers they would be nano- or microseconds, whichever their type counts.
+    """
+    of_column = ""
+    if hasattr(values, "columns") and hasattr(values, "dtypes"):
+        kinds = zip(values.columns, values.dtypes, strict=True)
+        column = next((one for one, dtype in kinds if _is_time(dtype)), None)
+        if column is None:
+            return
+        of_column = f". The first such column of {name} is {column!r}"
+    elif not _is_time(getattr(values, "dtype", None)):
+        return
+    raise TypeError(
+        f"{name} cannot be read as an array of numbers: it holds dates or durations{of_column}. "
+        f"{OF_DATES}."
+    )
+
+
+def _is_time(dtype):
+    """Whether a dtype of NumPy, pandas or Polars is one of dates or durations."""
+    if hasattr(dtype, "is_temporal"):
+        return dtype.is_temporal()
+    return getattr(dtype, "kind", None) in ("m", "M")
+
+
 def as_rows(X, dtype=(np.float64, np.float32)):
     """A block's rows as an array or a CSR matrix of floats, whatever their values."""
+    refuse_dates("X", X)
     try:
         return check_array(
             X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,

@@ -52,6 +52,7 @@ from skpmd.custom._model import (
     gradient_given,
     is_given_weights,
     likelihood_of,
+    never_negative,
     of_parts,
     rows_of,
 )
@@ -556,6 +557,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             model, rows, given = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
             prior = _checked(given, model, rng)
+            doubt = never_negative(model, self._function("log_likelihood_pointwise"), rows)
+            if doubt:  # Such a fit may take long.
+                warn(f"{type(self).__name__}: {doubt}.", UserWarning)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
@@ -566,6 +570,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 temperature=self.temperature,
                 log_prior_integral=prior.log_integral, remedies=self._remedies(),
             )  # fmt: skip
+            results.posterior.concerns.extend([doubt] * bool(doubt))
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(

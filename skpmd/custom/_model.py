@@ -21,6 +21,7 @@ from skpmd.engine.model import Model
 AT_ONCE = 1 << 18
 _ROUNDING = 1e-8  # Of a sum over rows.
 POINTWISE = "log_likelihood_pointwise"
+_N_LOOKED_AT, _NEXT_TO_NOTHING = 100, 1e-3  # Draws of the prior, and rows, at most; and a share.
 _N_COMPARED, _SAME_SUM = 4, 1e-5  # Particles whose sums over rows are compared, and how closely.
 
 
@@ -44,7 +45,7 @@ class CustomModel(Model):
         self._log_prior = log_prior
         self._sample_prior = sample_prior
         self._weighted = weighted
-        self._likelihood_name = likelihood_name
+        self.likelihood_name = likelihood_name
         self._names, self.variables = names, variables
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
@@ -84,11 +85,11 @@ class CustomModel(Model):
         weight = {"sample_weight": batch.weight} if self._weighted else {}
 
         def of(some):
-            with noted(self._likelihood_name, some, batch.X):
+            with noted(self.likelihood_name, some, batch.X):
                 values = self._log_likelihood(
                     with_names(some, self.variables), batch.X, batch.y, **weight
                 )
-            return _vector(self._likelihood_name, values, some)
+            return _vector(self.likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
 
@@ -343,6 +344,33 @@ def check_sum(table, whole, pointwise):
         f"{sums[i]:.8g} under one particle. Make the two agree, constants included, or set "
         "log_likelihood=None, which takes the sum."
     )
+
+
+def never_negative(model, pointwise, rows):
+    """A reason to warn where a log-likelihood looks like a density itself; "" by default.
+
+    Draws of the prior that do not fit rows make logs of densities negative, and densities zero.
+    ``pointwise`` is the user's function of each row, or None.
+    """
+    batch = next(iter(rows.whole()))
+    if batch.X is None and batch.y is None:
+        return ""
+    batch = batch.take(slice(_N_LOOKED_AT), select_rows)
+    with suppress(Exception), np.errstate(all="ignore"):  # The fit itself says what is wrong.
+        theta = model.sample_prior(np.random.default_rng(0), _N_LOOKED_AT)
+        if pointwise is None:
+            values = model.log_likelihood(theta, batch)
+        else:
+            values = pointwise_table(model, pointwise, theta, batch)
+        low, high = np.min(values), np.max(values)
+        is_probability = pointwise is not None and high <= 1.0
+        if 0.0 <= low < high and (low <= _NEXT_TO_NOTHING * high or is_probability):
+            return (
+                f"values of {model.likelihood_name} are negative at no draw of the prior, but from "
+                f"{low:.3g} to {high:.3g}: they must be logs of densities or of probabilities "
+                "(logpdf or logpmf of SciPy, not pdf or pmf), and minus sums of squares, not plus"
+            )
+    return ""
 
 
 def of_parts(model, rows, theta):

@@ -142,10 +142,6 @@ class Units(NamedTuple):
             return None
         return self.only(inner)._replace(n_rows=n_rows)
 
-    def moved(self, theta, other):
-        """Given coefficients as they are, for intercepts are where columns are zero."""
-        return theta
-
     def since(self, other):
         """These units as ones of columns that are in other units."""
         centre, scale = (self.centre - other.centre) / other.scale, self.scale / other.scale
@@ -394,7 +390,7 @@ def own_posterior(posterior, units=None):
     if units is None:
         theta = own_particles(posterior)
     else:
-        theta = units.outward(frame.moved(posterior.particles, units))
+        theta = units.outward(posterior.particles)
     log_joint = posterior.log_joint
     if log_joint is not None:
         log_joint = log_joint + varying((units or frame).log_jacobian(theta))

@@ -23,7 +23,7 @@ from skpmd._typing import Array, ArrayLike, FilePath, Seed
 from skpmd.engine.loop import drive
 from skpmd.linear._averages import points_of_posterior, searched_normal_logits
 from skpmd.linear._class_estimator import LinearClassifier
-from skpmd.linear._column_scale import at_zero, in_units, warn_of_overruled
+from skpmd.linear._column_scale import in_units, warn_of_overruled
 from skpmd.linear._design import n_logits
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._group_estimator import GROUP_CONSTRAINTS, GroupColumns
@@ -117,7 +117,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         those of any of these rows, and rows whose most probable class is uncertain, are averaged
         over all particles. With 0, or if this accuracy is not reached, all rows are.
     <calls>
-    groups : list of one str or int, default=None
+    groups : str, int or list of one, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on
         the logit, normal about that of all, as in `BayesianGLMRegressorPMD`; of more than two
@@ -144,11 +144,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         horseshoe's scales. After `fit`, ``posterior_.rows`` holds the rows for a later fit that has
         this posterior as its ``prior``, or a summary of them if they take more memory than the
         particles; None if a density of the particles is enough. Pickles contain these rows, too:
-        set ``posterior_.rows = None`` if others must not get them. With ``groups`` names are as in
-        `BayesianGLMRegressorPMD`: ``b[column]``, ``a`` (the intercept at the columns' means),
-        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]``; of more than two classes
-        ``sd[school:CLASS]`` of each but the first come after the coefficients. The fit holds its
-        rows, as a stream does.
+        set ``posterior_.rows = None`` if others must not get them. With ``groups`` come
+        ``sd[school]``, ``sd[school:hours]`` and ``cor[school:hours]`` as in
+        `BayesianGLMRegressorPMD`; of more than two classes ``sd[school:CLASS]`` of each but the
+        first. The fit holds its rows, as a stream does.
     group_effects_ : EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks.
     prior_scale_ : float or ndarray of the shape of ``coef_``
@@ -281,7 +280,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         n_jobs: int | None = None,
         random_state: Seed = None,
         verbose: int = 0,
-        groups: list[str | int] | None = None,
+        groups: list[str | int] | str | int | None = None,
         slopes: dict[Any, list[str | int]] | None = None,
         group_prior_scale: float = 2.5,
         groups_at: Literal["own", "population"] = "own",
@@ -377,35 +376,24 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         return super()._merge(estimators, X, y, sample_weight)
 
     @result
-    def _moments(self):
-        """Posterior means and standard deviations, of intercepts where columns are zero."""
-        posterior, p = self.posterior_, self.n_features_in_ - len(self._places())
-        is_at_zero = self._groups_of_fit is None or self._state.response.n_rows > 1
-        if is_at_zero or not self._state.fit_intercept:
-            return posterior.mean(), posterior.std()
-        theta = at_zero(posterior.particles[:, : p + 1], self._state.units.centre)
-        mean = posterior.weights @ theta
-        return mean, np.sqrt(posterior.weights @ (theta - mean) ** 2)
-
-    @result
     def coef_(self) -> Array:
         """Posterior means of the coefficients, shape (1 or n_classes, n_features)."""
-        return self._coefficients(self._moments[0])[0]
+        return self._coefficients(self.posterior_.mean())[0]
 
     @result
     def coef_std_(self) -> Array:
         """Posterior standard deviations of the coefficients."""
-        return self._coefficients(self._moments[1])[0]
+        return self._coefficients(self.posterior_.std())[0]
 
     @result
     def intercept_(self) -> Array:
         """Posterior means of the intercepts, shape (1,) or (n_classes,)."""
-        return self._coefficients(self._moments[0])[1]
+        return self._coefficients(self.posterior_.mean())[1]
 
     @result
     def intercept_std_(self) -> Array:
         """Posterior standard deviations of the intercepts."""
-        return self._coefficients(self._moments[1])[1]
+        return self._coefficients(self.posterior_.std())[1]
 
     def _warn_of_column_scale(self, rows):
         """Warn where the prior overrules the rows: it may where columns are not scaled."""

@@ -57,7 +57,7 @@ default="normal"
     trials : str or int, default=None
         Column of X with numbers of trials, for the binomial family: y are numbers of successes. By
         default each row is one trial.
-    groups : list of str or int, default=None
+    groups : str, int or list of them, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own,
         normal about that of all. These effects are integrated out in `fit`, by quadrature; their
@@ -115,8 +115,8 @@ default="normal"
     link_ : str
         The link that the mean has, which ``link="auto"`` leaves to the family.
     posterior_ : Posterior
-        Weighted particles in given units, with coordinates ``b[column]``, ``a`` (the intercept at
-        the columns' means) and those of the dispersion.
+        Weighted particles in given units, with coordinates of the columns' names, ``intercept``
+        (where all columns are zero) and those of the dispersion.
     group_effects_ : EffectsOfGroups or dict of str to EffectsOfGroups
         Effects of the groups, with ``groups``: means, standard deviations, intervals, ranks; of
         several factors by their names.
@@ -184,7 +184,7 @@ default="normal"
         exposure: str | int | None = None,
         offset: str | int | None = None,
         trials: str | int | None = None,
-        groups: list[str | int] | None = None,
+        groups: list[str | int] | str | int | None = None,
         slopes: dict[Any, list[str | int]] | None = None,
         group_prior_scale: float = 2.5,
         groups_at: Literal["own", "population"] = "own",

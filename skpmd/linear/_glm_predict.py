@@ -91,9 +91,9 @@ class GLMPredictions(RegressorMixin):
             kind, coefficients, phi = GroupedMixture, coefficients[some], phi[some]
         if issparse(X):
             X = hstack([X, csr_matrix(np.ones((X.shape[0], 1)))]).tocsr()
-            coefficients = coefficients.copy()
-            coefficients[:, p] -= coefficients[:, :p] @ centre
         else:
+            coefficients = coefficients.copy()
+            coefficients[:, p] += coefficients[:, :p] @ centre
             X = np.column_stack([X.astype(np.float64, copy=False) - centre, np.ones(len(X))])
         if family.name == "binomial" and trials is None:
             trials = np.ones(X.shape[0])
@@ -232,7 +232,7 @@ class GLMPredictions(RegressorMixin):
     # ------------------------------------------------------------------ results
     @result
     def _of_particles(self):
-        """Given coefficients (m, p + 1), the intercept at the columns' means, and dispersions."""
+        """Given coefficients (m, p + 1), an intercept last, and dispersions."""
         theta, w = self.posterior_.particles, self._width
         coefficients = theta[:, :w]
         if not self._state.fit_intercept:
@@ -241,20 +241,14 @@ class GLMPredictions(RegressorMixin):
         return coefficients, theta[:, w : w + self._state.response.n_own]
 
     @result
-    def _intercepts(self):
-        """Of particles, where all columns are zero, (m,)."""
-        coefficients, _ = self._of_particles
-        return coefficients[:, -1] - coefficients[:, :-1] @ self._state.units.centre
-
-    @result
     def intercept_(self) -> float:
         """Posterior mean of the intercept where all columns are zero."""
-        return float(self.posterior_.weights @ self._intercepts)
+        return float(self.posterior_.weights @ self._of_particles[0][:, -1])
 
     @result
     def intercept_std_(self) -> float:
         """Posterior standard deviation of the intercept where all columns are zero."""
-        gap = self._intercepts - self.intercept_
+        gap = self._of_particles[0][:, -1] - self.intercept_
         return float(np.sqrt(self.posterior_.weights @ gap**2))
 
     @result

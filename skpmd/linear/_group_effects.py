@@ -20,10 +20,13 @@ from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
+_SHOWN = 10  # So many labels an error lists.
 
 
 class EffectsOfGroups(NamedTuple):
     """Effects of each group on the linear predictor, less those of the population.
+
+    ``effects["school 3"]`` are those of one group alone, by its label.
 
     Attributes
     ----------
@@ -56,6 +59,25 @@ class EffectsOfGroups(NamedTuple):
     particles: Array
     group: str
     link: str
+
+    def __getitem__(self, key):
+        """The effects of a group by its label, or of all by the name of the column of groups."""
+        if not isinstance(key, str):
+            return tuple.__getitem__(self, key)
+        if key == self.group:  # As the dict of several factors has them.
+            return self
+        labels = [str(label) for label in self.labels]
+        if key not in labels:
+            more = ", ..." * (len(labels) > _SHOWN)
+            raise KeyError(
+                f"{key!r} is neither {self.group!r}, the column of groups, nor one of its labels: "
+                f"{', '.join(labels[:_SHOWN])}{more}"
+            )
+        j = labels.index(key)
+        return self._replace(
+            labels=self.labels[[j]], mean=self.mean[[j]], std=self.std[[j]],
+            draws=self.draws[[j, -1]],
+        )  # fmt: skip
 
     def interval(self, level: float = 0.9) -> Array:
         """Central credible intervals, shape (n_groups, n_effects, 2).

@@ -32,7 +32,7 @@ from skpmd.linear._group_rows import codes_of, column_of, in_groups, replaced, w
 from skpmd.linear._groups import Groups, grouped, with_labels
 
 GROUP_CONSTRAINTS = {
-    "groups": [list, tuple, None],
+    "groups": [str, Integral, list, tuple, None],
     "slopes": [dict, None],
     "group_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
     "groups_at": [StrOptions({"own", "population"})],
@@ -60,7 +60,8 @@ class GroupColumns:
             if slopes:
                 raise ValueError(f"slopes={slopes!r} are of groups: name their column in groups.")
             return []
-        if isinstance(given, str) or not 0 < len(given) <= MAX_FACTORS or None in given:
+        given = [given] if isinstance(given, (str, Integral)) else given
+        if not 0 < len(given) <= MAX_FACTORS or None in given:
             raise ValueError(
                 f"groups must be a list with the names or the places of one to {MAX_FACTORS} "
                 f"columns, got {given!r}."

@@ -33,9 +33,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
     """Ordered classes, by proportional odds, with a posterior over coefficients and cutpoints.
 
     The probability of class k or one below it is the logistic function of its cutpoint - offset
-    - (X - means) @ coefficients: a positive coefficient makes higher classes more probable. There
-    is one cutpoint between any two neighbours, which is where all columns are at their means, and
-    no intercept. The posterior is found as in `BayesianLogisticRegressionPMD`.
+    - X @ coefficients: a positive coefficient makes higher classes more probable. There is one
+    cutpoint between any two neighbours, and no intercept. The posterior is found as in
+    `BayesianLogisticRegressionPMD`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
         that the prior gives it.
     offset : str or int, default=None
         Column of X, by its name or place, that is added to the linear predictor.
-    groups : list of one str or int, default=None
+    groups : str, int or list of one, default=None
         Column of X, by its name or place, with the label of each row's group. Each group has an
         effect on the linear predictor, normal about zero, as in `BayesianGLMRegressorPMD`: a
         positive one makes higher classes more probable.
@@ -71,7 +71,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
     scale : "auto" or None, default="auto"
         What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the linear
         predictor per standard deviation of a column. Columns are centred inside. None: the literal
-        prior, per unit of the given columns, and cutpoints where all of them are zero.
+        prior, per unit of the given columns, and of cutpoints where all of them are zero.
     <proposals>
     <particles>
     <calls>
@@ -83,9 +83,9 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
     coef_, coef_std_ : ndarray of shape (n_coefficients,)
         Posterior means and standard deviations of coefficients, per unit of the given columns.
     cutpoints_, cutpoints_std_ : ndarray of shape (n_classes - 1,)
-        Those of the cutpoints, where columns are at their means.
+        Those of the cutpoints, which are where all columns are zero.
     posterior_ : Posterior
-        Weighted particles in given units, with coordinates ``b[column]`` and ``cut[1]``,
+        Weighted particles in given units, with coordinates of the columns' names and ``cut[1]``,
         ``cut[2]``, ..., and with ``groups`` ``sd[school]``, ``sd[school:hours]`` and
         ``cor[school:hours]``.
     group_effects_ : EffectsOfGroups
@@ -142,7 +142,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
         categories: ArrayLike | None = None,
         *,
         offset: str | int | None = None,
-        groups: list[str | int] | None = None,
+        groups: list[str | int] | str | int | None = None,
         slopes: dict[Any, list[str | int]] | None = None,
         group_prior_scale: float = 2.5,
         groups_at: Literal["own", "population"] = "own",

@@ -25,9 +25,15 @@ _FAR = 300.0  # Probabilities of predictors that are further from zero are avera
 class OrderedPredictions:
     """Predictions of an estimator whose particles are coefficients and cutpoints.
 
-    It offers `_parts`, of coordinates (m, d) coefficients (m, p) and cutpoints (m, K - 1). Each row
-    of X is predicted by itself. Only methods with a ``random_state`` are random.
+    It offers `_parts`, of coordinates (m, d) coefficients (m, p) and cutpoints (m, K - 1) where
+    columns are zero. Each row of X is predicted by itself. Only methods with a ``random_state`` are
+    random.
     """
+
+    def _centred(self, theta):
+        """Coefficients (m, p), and cutpoints where columns are at their means, (m, K - 1)."""
+        b, cut = self._parts(theta)
+        return b, cut - (b @ self._state.units.centre)[:, None]
 
     def _log_averages(self, X):
         b, cut, weights = self._averaged
@@ -74,7 +80,7 @@ class OrderedPredictions:
         check_is_fitted(self)
         some, weights = self._particles_averaged
         chosen, weights = some_particles(weights, n_draws)
-        b, cut = self._parts(self.posterior_.particles[some][chosen])
+        b, cut = self._centred(self.posterior_.particles[some][chosen])
         raised, gaps, first, out = *_raised(cut), cut.shape[1] == 1, []
         for X in sides:
             X, offset, effects = self._known(self._validated(X).astype(np.float64, copy=False))
@@ -104,7 +110,7 @@ class OrderedPredictions:
             chosen, effects = effects.drawn(n_samples, rng, chosen)
             theta = self.posterior_.particles[self._particles_averaged[0][chosen]]
         noise = rng.logistic(size=(len(theta), X.shape[0]))
-        b, cut = self._parts(theta)
+        b, cut = self._centred(theta)
 
         def codes(table, rows):
             return sum((table + noise[:, rows] > one[:, None]).astype(int) for one in cut.T)
@@ -118,7 +124,7 @@ class OrderedPredictions:
 
     def _log_likelihoods(self, X, y, draws):
         codes = self._numbers(y).astype(np.int64)
-        b, cut = self._parts(self.posterior_.particles if draws is None else draws)
+        b, cut = self._centred(self.posterior_.particles if draws is None else draws)
         edge = np.full((len(cut), 1), np.inf)
         edges = np.hstack([-edge, cut, edge])
 
@@ -137,7 +143,7 @@ class OrderedPredictions:
     def _averaged(self):
         """Coefficients, cutpoints and weights of the particles that predictions average over."""
         some, weights = self._particles_averaged
-        return *self._parts(self.posterior_.particles[some]), weights
+        return *self._centred(self.posterior_.particles[some]), weights
 
     def _by_rows(self, function, b, known, *shape):
         """``function(predictors (m, rows), slice of rows)`` of some rows at a time: (*shape, n).
@@ -174,7 +180,7 @@ class OrdinalPredictions(OrderedPredictions):
 
     @result
     def cutpoints_(self) -> Array:
-        """Posterior means of the cutpoints at the columns' means, shape (n_classes - 1,)."""
+        """Posterior means of the cutpoints where columns are zero, shape (n_classes - 1,)."""
         return self._parts(self.posterior_.mean()[None])[1][0]
 
     @result

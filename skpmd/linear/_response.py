@@ -61,7 +61,8 @@ class Classes(NamedTuple):
 
     def coefficient_names(self, features, fit_intercept):
         """Names of the coefficients, row by row, each with its intercept last."""
-        one = [*features, "intercept"] if fit_intercept else list(features)
+        beside = ("intercept",) if fit_intercept else ()
+        one = [*_apart(features, beside), *beside]
         if self.n_rows == 1:
             return one
         of_groups = [] if self.family is None else self.family.dispersions.names
@@ -220,16 +221,16 @@ class Distribution(NamedTuple):
         return kind(prior, fit_intercept, self.family, self.location, log_unit, shift)
 
     def coefficient_names(self, features, fit_intercept):
-        """Names of coefficients, of the intercept at the columns' means, and of dispersions."""
-        names = [f"b[{name}]" for name in features] + ["a"] * fit_intercept
-        return [*names, *self.family.dispersions.names]
+        """Names of coefficients, of the intercept, and of dispersions."""
+        beside = ["intercept"] * fit_intercept + list(self.family.dispersions.names)
+        return _apart(features, beside) + beside
 
     def variables(self, features, fit_intercept):
         """See `Classes.variables`."""
         p = len(features)
-        found = {"b": Variable(np.arange(p), ("feature",))}
+        found = {"coef": Variable(np.arange(p), ("feature",))}
         coords = {"feature": [str(name) for name in features]}
-        names = ["a"] * fit_intercept + list(self.family.dispersions.names)
+        names = ["intercept"] * fit_intercept + list(self.family.dispersions.names)
         if self.has_cutpoints:
             k = self.n_own
             coords["cutpoint"] = [str(one) for one in range(1, k + 1)]
@@ -282,8 +283,8 @@ class Distribution(NamedTuple):
 class Frame(NamedTuple):
     """What takes coordinates of a fit to given units: columns, y, and dispersions from logarithms.
 
-    Outward is to those of the fit, as `skpmd.engine.edges` has it. An intercept stays at the
-    columns' centres; those of several classes are where columns are zero, as in `Units`.
+    Outward is to those of the fit, as `skpmd.engine.edges` has it. There an intercept, or
+    cutpoints, are at the columns' centres, and as given where all columns are zero.
     """
 
     columns: Units
@@ -291,27 +292,26 @@ class Frame(NamedTuple):
 
     def inward(self, u):
         """Coordinates as given, (..., d), of those of the fit."""
-        phi, dispersions = self._places[2], self.response.family.dispersions
-        out = self.columns.inward(u) if self._are_classes else self._with_centres(u)
+        slopes, intercept, phi = self._places
+        dispersions, unit = self.response.family.dispersions, self.response.unit
+        if self._are_classes:
+            out = self.columns.inward(u)
+        else:
+            out = np.array(u, dtype=np.float64)
+            out[..., slopes] *= unit / self.columns.scale
+            out[..., intercept] = self._location + unit * out[..., intercept]
         out[..., phi] = dispersions.natural(out[..., phi])
         out[..., phi] *= self.response.units(self.columns.scale)
-        return out
-
-    def _with_centres(self, u):
-        out, (slopes, intercept, _) = np.array(u, dtype=np.float64), self._places
-        unit = self.response.unit
-        out[..., slopes] *= unit / self.columns.scale
-        out[..., intercept] = self._location + unit * out[..., intercept]
-        return out
+        return out if self._are_classes else self._shifted(out, 1.0)
 
     def outward(self, theta):
         """Coordinates of the fit, of those as given."""
         slopes, intercept, phi = self._places
-        unit, dispersions = self.response.unit, self.response.family.dispersions
+        dispersions, unit = self.response.family.dispersions, self.response.unit
         if self._are_classes:
             out = self.columns.outward(theta)
         else:
-            out = np.array(theta, dtype=np.float64)
+            out = self._shifted(np.array(theta, dtype=np.float64), -1.0)
             out[..., slopes] *= self.columns.scale / unit
             out[..., intercept] = (out[..., intercept] - self._location) / unit
         out[..., phi] /= self.response.units(self.columns.scale)
@@ -337,16 +337,14 @@ class Frame(NamedTuple):
         inside = (own > 0.0).all(axis=-1)
         return inside if groups is None else inside & groups.are_within(phi[..., n:])
 
-    def moved(self, theta, other):
-        """Given coordinates of this frame, (..., d), as ones at centres of another's columns."""
-        if self._are_classes:
-            return theta
-        out, (slopes, intercept, phi) = np.array(theta, dtype=np.float64), self._places
-        gap = (out[..., slopes] @ (other.columns.centre - self.columns.centre))[..., None]
-        out[..., intercept] += gap
+    def _shifted(self, theta, side):
+        """Coordinates with intercepts, or cutpoints, from the centres to zero, or back for -1."""
+        slopes, intercept, phi = self._places
+        gap = side * (theta[..., slopes] @ self.columns.centre)[..., None]
+        theta[..., intercept] -= gap
         if self.columns.has_cutpoints:
-            out[..., phi.start : phi.start + self.response.n_own] -= gap
-        return out
+            theta[..., phi.start : phi.start + self.response.n_own] += gap
+        return theta
 
     def since(self, other):
         """What takes coordinates of another frame's fit to those of this."""
@@ -369,10 +367,11 @@ class Frame(NamedTuple):
             out = self.columns.described(names)
             out[self._places[2]] = self.response.groups.described
             return out
-        at_means = "where columns are at their means"
         out = ["per unit of the column"] * len(self.columns.scale)
-        out += [at_means] * self.columns.fit_intercept
-        of_dispersion = at_means if self.columns.has_cutpoints else ""
+        is_centred = bool(self.columns.centre.any())
+        at_zero = "where columns are 0" + " (prior: at their means)" * is_centred
+        out += [at_zero] * self.columns.fit_intercept
+        of_dispersion = at_zero if self.columns.has_cutpoints else ""
         of_first = "that of y" if self.response.family.is_real else of_dispersion
         k = self.response.n_own
         out += [of_first] * min(k, 1) + [of_dispersion] * (k - 1)
@@ -404,7 +403,7 @@ class Between(NamedTuple):
 
     def outward(self, theta):
         """Coordinates of the other."""
-        return self.other.outward(self.one.moved(self.one.inward(theta), self.other))
+        return self.other.outward(self.one.inward(theta))
 
     def log_jacobian(self, u):
         """Log determinant of the derivative of coordinates of the one by those of the other."""
@@ -418,3 +417,9 @@ class Between(NamedTuple):
         steps = _STEP * np.eye(len(theta))
         rise = self.outward(theta + steps) - self.outward(theta - steps)
         return gradient @ (rise.T / (2.0 * _STEP))
+
+
+def _apart(features, others):
+    """Names of coefficients: those of the columns, but for columns named as other coordinates."""
+    taken = {"coef", *others}
+    return [f"coef[{name}]" if str(name) in taken else name for name in features]

@@ -199,9 +199,9 @@ class RowStatements(GroupColumns):
         >>> model = BayesianGLMRegressorPMD(random_state=0).fit(X[["bmi", "age"]], y)
         >>> for row in zip(*model.prior_summary().values()):
         ...     print(*row)
-        b[bmi] Normal(0, 43.62)
-        b[age] Normal(0, 14.7)
-        a Normal(152.1, 192.5)
+        bmi Normal(0, 43.62)
+        age Normal(0, 14.7)
+        intercept Normal(152.1, 192.5) at the columns' means
         sigma half-Student-t(3, 192.5)
         """
         check_is_fitted(self)
@@ -219,7 +219,9 @@ class RowStatements(GroupColumns):
         of_intercept, centre = [], response.centre + response.location
         if state.fit_intercept:
             at = self.intercept_prior_scale * response.unit
-            of_intercept = [PRIORS["normal"].format(centre, at)]
+            is_centred = state.units is not None and state.units.centre.any()
+            where = " at the columns' means" * bool(is_centred)
+            of_intercept = [PRIORS["normal"].format(centre, at) + where]
         for of_row in zip(mean, scale, strict=True):
             priors += [text.format(*pair) for pair in zip(*of_row, strict=True)] + of_intercept
         priors += response.described(scale_of)

@@ -119,8 +119,9 @@ def _kinds(model):
 def coefficients_of(posterior):
     """Names of a linear model's coefficients, without its intercepts; None of other posteriors."""
     variables = getattr(posterior, "variables", None) or {}
-    places = [variables[one].columns for one in ("coef", "b") if one in variables]
-    return [posterior.names[j] for one in places for j in np.sort(one, axis=None)] or None
+    if "coef" not in variables:
+        return None
+    return [posterior.names[j] for j in np.sort(variables["coef"].columns, axis=None)] or None
 
 
 def target_name_of(y):

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 from scipy.special import gammaln
 
-from skpmd._runtime.call import counted, tick
+from skpmd._runtime.call import counted, out_of_time, tick
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.edges import without_errors
@@ -126,6 +126,8 @@ class EnsembleMoves:
         most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
         for t in counted(range(most), "moves"):
             tick(long=True)
+            if t >= _MIN_MOVES and out_of_time("the steps from the prior"):
+                break
             for own, others, mixture in zip(parts, parts[::-1], mixtures[::-1], strict=True):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)
             n_moves += 1

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._runtime.call import counted
+from skpmd._runtime.call import counted, out_of_time, tick
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import differences, finds_more, moments_and_errors
 from skpmd.engine.edges import Unbounded, edges, without_errors
@@ -81,6 +81,9 @@ _UNSEEN = (
 _AGAIN = "the same steps taken again find"
 _OTHER_FIT = "a fit with proposal='auto' finds"
 _RAISE = ": raise n_particles"
+# Powers of the likelihood that rise by no larger a share in so many segments have a limit below 1.
+_STALLED, _MIN_RISE = 30, 0.05
+_NO_EVIDENCE = "max_time ended the steps from the prior on their way to the posterior"
 
 
 class Steps(NamedTuple):
@@ -197,6 +200,9 @@ def _attempt(task, rng):
         steps = steps_from_prior(task, at_optima, rng_of_steps)
     if steps is None:
         return Attempt(False, None, at_optima, None, searches)
+    if not steps.outcome.reweighted:
+        yield steps.outcome
+        tick()  # Time is over.
     earlier = done[-1].found if done else at_optima
     sound = yield from mixtures_of_steps(task, steps, earlier, rng, done)
     # Mixtures come with all proposals before: what they find unsound is.
@@ -238,6 +244,7 @@ def _by_steps(task, found, more_draws, rng):
     if first is None:
         first = steps_from_prior(task, at_optima, rng)
     yield first.outcome
+    tick()
     for more in found.searches:
         at_optima = more
     again = task._replace(draws=more_draws(), n=task.n * (_MORE if is_small(task) else 1))
@@ -314,8 +321,11 @@ def quickly_confirmed(task, outcome, at_optima, rng):
 def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
     """`Steps` from the prior to the posterior; None where their evidence has a larger error.
 
-    FloatingPointError is raised where the model has no number. Where searches have found several
-    optima moves lead between them, for draws of the prior may know next to nothing of their shares.
+    Where time ends them on the way they are not reweighted, or None if an error is asked for.
+    FloatingPointError is raised where the model has no number, and ValueError where the likelihood
+    outruns the prior: its power then has a limit, at which particles run off. Where searches
+    have found several optima moves lead between them, for draws of the prior may know next to
+    nothing of their shares.
     """
     known, scales = None, task.draws.hierarchy()
     if at_optima is not None and len(at_optima.optima) > 1:
@@ -334,17 +344,42 @@ def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
         ):
             yield (last, info), (way, moves.account)
 
+    powers = []
     for last, info in counted(resumable(states, rng), "steps from the prior"):  # noqa: B007
         if moves.account.variance > max_error**2:
             return None
-    found = moves.account
+        powers.append(info.extra.get("power", 1.0))
+        _check_progress(powers)
+        if powers[-1] < 1.0 and out_of_time("the steps from the prior"):
+            break
+    found, is_whole = moves.account, powers[-1] == 1.0
+    if not is_whole and max_error < np.inf:
+        return None
     error = float(np.sqrt(max(found.variance, 0.0)))
-    notes = {"method": "mirror steps on all data from prior, moved by differences"}
+    findings = Findings(
+        notes={"method": "mirror steps on all data from prior, moved by differences"},
+        no_evidence="" if is_whole else _NO_EVIDENCE,
+    )
     outcome = Outcome(
-        equally_weighted(task.model, last.theta), [info], reweighted=True,
-        evidence=(float(found.log_evidence + log_alive), error), findings=Findings(notes=notes),
+        equally_weighted(task.model, last.theta), [info], reweighted=is_whole,
+        evidence=(float(found.log_evidence + log_alive), error) if is_whole else None,
+        findings=findings,
     )  # fmt: skip
     return Steps(outcome, found.fitted[:-1], scales)
+
+
+def _check_progress(powers):
+    """ValueError where powers of the likelihood have a limit below 1."""
+    if len(powers) <= _STALLED or powers[-1] > (1.0 + _MIN_RISE) * powers[-1 - _STALLED]:
+        return
+    if powers[-1] < 1.0 / (1.0 + _MIN_RISE):
+        raise ValueError(
+            "The posterior has no integral: where the log-likelihood counts to the power "
+            f"{powers[-1]:.2g}, it rises faster than the prior falls, and particles run off. It "
+            "must be the log of a density (logpdf, not pdf), which falls where parameters do not "
+            "fit the rows: mind its sign, and give parameters that rows do not bound a narrower "
+            "prior."
+        )
 
 
 def pooled_steps(task, one, other):

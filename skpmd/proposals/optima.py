@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from skpmd._runtime.call import phase
+from skpmd._runtime.call import out_of_time, phase
 from skpmd.engine import importance
 from skpmd.engine.variational import Gaussian
 
@@ -90,7 +90,7 @@ def optima(
     by_gap, n_searches, complete, n_before = False, 0, False, len(derivatives.path)
     while n_searches < max(_MAX_SEARCHES, _EACH * min(len(found), _MAX_OPTIMA)) and left.any():
         complete |= failures >= max_failures
-        if derivatives.n_points > _MAX_POINTS:
+        if derivatives.n_points > _MAX_POINTS or (found and out_of_time("the search for optima")):
             break
         if failures >= max_failures and hits.count(1) <= max(1.0, _UNSEEN * sum(hits)):
             break

@@ -20,6 +20,7 @@ from skpmd._base.utils import (
     check_probabilities,
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
+from skpmd._rows.blocks import refuse_dates
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
@@ -384,6 +385,7 @@ class GaussianProcessPredictions:
         if not self.__sklearn_is_fitted__():
             self._validate_params()
             refuse_no_table(X)
+            refuse_dates("X", X)
             with np.errstate(all="ignore"), naming_conversions("X"):
                 X = check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
             refuse_overflows("X", X)

@@ -3,18 +3,22 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel
 
 from skpmd import (
     BayesianGLMRegressorPMD,
     BayesianLogisticRegressionPMD,
+    BayesianOrdinalClassifierPMD,
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
     Posterior,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
+from skpmd.data import Blocks
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN
 
@@ -166,13 +170,63 @@ def test_data_that_are_no_numbers_are_named(X):
             (ValueError, TypeError), match="X cannot be read as an array of numbers"
         ):
             estimator.fit(X)
-    with pytest.raises((ValueError, TypeError), match="X or y cannot be read"):
+    with pytest.raises((ValueError, TypeError), match="X (or y )?cannot be read"):
         SparseGPRegressorPMD().fit(X, np.zeros(len(X)))
     for method in (BayesianLogisticRegressionPMD().sample_prior_y, SparseGPRegressorPMD().predict):
         with pytest.raises(
             (ValueError, TypeError), match="X cannot be read as an array of numbers"
         ):
             method(X)
+
+
+DAYS = pd.date_range("2020-01-01", periods=12)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dates", [DAYS, DAYS - DAYS[0], DAYS.tz_localize("UTC")])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SparseGPRegressorPMD(), BayesianGLMRegressorPMD(), BayesianLogisticRegressionPMD(),
+        GaussianMixturePMD(2), LDATopicModelPMD(2),
+    ],
+    ids=lambda one: type(one).__name__,
+)  # fmt: skip
+def test_dates_are_never_taken_as_nanoseconds(estimator, dates):
+    """Not where all columns are dates either, which NumPy takes for numbers."""
+    column, y = pd.DataFrame({"when": dates}), np.arange(12) % 2
+    for X in (column, column.assign(much=ROWS[:, 0])):
+        with pytest.raises(TypeError, match="such column of X is 'when'.*such as days since"):
+            estimator.fit(X, y)
+    with pytest.raises(TypeError, match="X cannot be read.*dates or durations|not 'Timestamp'"):
+        estimator.fit(column.to_numpy(), y)
+    known = clone(estimator).fit(pd.DataFrame({"when": np.arange(12.0)}), y)
+    with pytest.raises(TypeError, match="'when'.*such as days since"):
+        getattr(known, "predict", getattr(known, "transform", None))(column)
+
+
+def test_dates_in_blocks_and_targets_are_named():
+    column = pd.DataFrame({"when": DAYS})
+    with pytest.raises(TypeError, match="'when'.*such as days since"):
+        BayesianGLMRegressorPMD().fit(Blocks([(column, ROWS[:, 0])] * 2))
+    with pytest.raises(TypeError, match="X cannot be read.*dates"):
+        ParticleMirrorDescent(**NORMAL_MEAN).fit(column.to_numpy())
+    for estimator in (SparseGPRegressorPMD(), BayesianGLMRegressorPMD()):
+        with pytest.raises(TypeError, match="^y cannot be read.*such as days since"):
+            estimator.fit(ROWS, DAYS)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [BayesianOrdinalClassifierPMD(), BayesianLogisticRegressionPMD(), SparseGPClassifierPMD()],
+    ids=lambda one: type(one).__name__,
+)
+def test_intervals_as_labels_are_told_to_be_named(estimator):
+    parts = pd.Series(pd.cut(ROWS[:, 0], [-9.0, 0.0, 9.0]))
+    with pytest.raises(ValueError, match=r"y has intervals as labels.*rename_categories\(str\)"):
+        estimator.fit(ROWS, parts)
+    named = estimator.fit(ROWS, parts.cat.rename_categories(str))
+    assert named.classes_.tolist() == ["(-9.0, 0.0]", "(0.0, 9.0]"]
 
 
 def test_later_parts_of_a_stream_of_topics_that_are_no_table_are_named():

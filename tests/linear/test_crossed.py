@@ -15,6 +15,7 @@ from skpmd.linear._crossed import CrossedModel, CrossedNormal, Factors
 from skpmd.linear._families import FAMILIES
 from skpmd.linear._groups import GroupedModel, Groups, grouped
 from skpmd.linear._priors import NormalPrior
+from tests.linear.test_glm import at_means
 
 SIZES = 9, 5
 
@@ -195,8 +196,8 @@ def test_a_posterior_of_normal_rows_is_that_of_a_grid(normal_fit, grid):
     per = np.array([X[:, 0].std(), 1.0])
     exact = np.concatenate([mean[:2] / per + [0.0, y.mean()], of_sds])
     of_exact = np.concatenate([sd[:2] / per, sd_of_sds])
-    posterior = fit.posterior_
-    assert posterior.names == ["b[x0]", "a", "sigma", "sd[x1]", "sd[x2]"]
+    posterior = at_means(fit)
+    assert fit.posterior_.names == ["x0", "intercept", "sigma", "sd[x1]", "sd[x2]"]
     assert fit.diagnostics_["method"].startswith("importance")
     # 2,400 effective draws have standard errors of .02 and 1.5 %, and few levels long tails.
     assert np.abs((posterior.mean() - exact) / of_exact).max() < 0.08
@@ -216,7 +217,7 @@ def test_effects_of_normal_rows_are_those_of_a_grid(normal_fit, grid):
     assert np.abs((draws.mean(axis=1) - mean) / sd).max() < 0.1
     # Together with coefficients: a row's predictor is known better than its parts.
     b, a = fit.posterior_.particles[found[0].particles, :2].T
-    eta = a + np.outer(X[:, 0] - X[:, 0].mean(), b)
+    eta = a + np.outer(X[:, 0], b)
     eta += draws[X[:, 1].astype(int)] + draws[14 + X[:, 2].astype(int)]
     assert (grid[4] / np.hypot(sd[2], sd[16])).max() < 0.8
     np.testing.assert_allclose(eta.std(axis=1), grid[4], rtol=0.1)

@@ -206,7 +206,7 @@ def test_effects_of_both_factors_are_those_of_their_rows(normal_fit):
     precision = Z.T @ Z / means["sigma"] ** 2
     precision[:32, :32] += prior[0]
     precision[32:, 32:] += prior[1]
-    right = Z.T @ (y - means["a"] - means["b[x0]"] * x) / means["sigma"] ** 2
+    right = Z.T @ (y - means["intercept"] - means["x0"] * x) / means["sigma"] ** 2
     ridge = np.linalg.solve(precision, right)
     found = np.concatenate([one.mean.ravel() for one in fit.group_effects_.values()])
     sd = np.concatenate([one.std.ravel() for one in fit.group_effects_.values()])

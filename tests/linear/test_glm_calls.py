@@ -39,14 +39,11 @@ CLAIMS = np.random.default_rng(5).poisson(YEARS * np.exp(ETA)).astype(float)
 
 
 def moments(model, centre):
-    """Means and standard deviations, of the intercept where columns are at a centre.
-
-    Its own is that of the first rows.
-    """
+    """Means and standard deviations, of the intercept where columns are at a centre."""
     p = len(centre)
 
     def moved(theta):
-        move = theta[:, :p] @ (centre - model._state.units.centre)
+        move = theta[:, :p] @ centre
         return np.column_stack([theta[:, :p], theta[:, p] + move, theta[:, p + 1 :]])
 
     theta, w = moved(model.posterior_.particles), model.posterior_.weights
@@ -68,8 +65,7 @@ def gap(one, other):
 def test_wide_priors_of_other_forms_hardly_matter(family, prior):
     """120 rows say more than any of them, but for a slope that the horseshoe shrinks."""
     found, plain = fitted(family, prior=prior), fitted(family)
-    b = [j for j, name in enumerate(found.posterior_.names) if name.startswith("b[")]
-    assert b == [0, 1]
+    assert found.posterior_.names[:3] == ["x0", "x1", "intercept"]
     largest = np.abs(plain.coef_ / plain.coef_std_).argmax()
     assert abs(found.coef_[largest] - plain.coef_[largest]) < 0.35 * plain.coef_std_[largest]
     k = found._width + found._state.response.n_dispersions
@@ -270,7 +266,7 @@ def test_a_named_exposure_goes_through_a_pipeline():
     np.testing.assert_allclose(pipeline.predict(FRAME), plain.predict(FRAME), rtol=1e-6)
     twice = pipeline.predict(FRAME.assign(years=2.0 * YEARS))
     np.testing.assert_allclose(twice, 2.0 * pipeline.predict(FRAME), rtol=1e-10)
-    assert plain.posterior_.names == ["b[age]", "b[power]", "a"]
+    assert plain.posterior_.names == ["age", "power", "intercept"]
     assert list(plain.feature_names_in_) == ["age", "power", "years"]
 
 
@@ -279,7 +275,7 @@ def test_intervals_and_names_go_through_transformers_that_hand_on_arrays():
     columns = ColumnTransformer([("n", scaled, ["age", "power"]), ("e", "passthrough", ["years"])])
     model = BayesianGLMRegressorPMD("poisson", exposure=-1, random_state=0)
     pipeline = make_pipeline(columns, model).fit(FRAME, CLAIMS)
-    assert posterior_of(pipeline).names == ["b[n__age]", "b[n__power]", "a"]
+    assert posterior_of(pipeline).names == ["n__age", "n__power", "intercept"]
     assert list(posterior_of(pipeline).coords["feature"]) == ["n__age", "n__power"]
     expected = pipeline[-1].predict_interval(columns.transform(FRAME), 0.8, target="mean")
     found = predict_interval(pipeline, FRAME, 0.8, target="mean")
@@ -310,8 +306,9 @@ def test_draws_have_names_and_dims():
     pytest.importorskip("arviz_base")
     tree = fitted("student_t", pd.DataFrame(X, columns=["age", "power"])).posterior_.to_arviz()
     posterior = tree.posterior
-    assert posterior["b"].dims[-1] == "feature" and list(posterior["feature"]) == ["age", "power"]
-    assert {"b", "a", "sigma", "nu"} <= set(posterior.data_vars)
+    assert posterior["coef"].dims[-1] == "feature"
+    assert list(posterior["feature"]) == ["age", "power"]
+    assert {"coef", "intercept", "sigma", "nu"} <= set(posterior.data_vars)
 
 
 @FEW

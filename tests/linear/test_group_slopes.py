@@ -233,7 +233,7 @@ def test_predictions_are_those_of_draws_of_the_effects(fitted):
     fit, X, _ = fitted
     effects, (coefficients, _) = fit.group_effects_, fit._of_particles
     x = X[:5, :2] - fit._state.units.centre
-    eta = np.column_stack([x, np.ones(5)]) @ coefficients[effects.particles].T
+    eta = np.column_stack([X[:5, :2], np.ones(5)]) @ coefficients[effects.particles].T
     own = effects.draws[X[:5, 2].astype(int)]
     eta += own[:, 0] + (own[:, 1:] * x[:, :, None]).sum(axis=1)
     np.testing.assert_allclose(fit.predict(X[:5]), np.exp(eta).mean(axis=1), rtol=1e-5)

@@ -560,4 +560,4 @@ def test_the_prior_of_each_coefficient_of_classes_in_words(scale):
     assert found["name"] == model.posterior_.names
     per = [1.0, 1.0] if scale is None else X.std(axis=0)
     one = [f"Normal(0, {2.0 / per[0]:.4g})", f"Normal({1.0 / per[1]:.4g}, {3.0 / per[1]:.4g})"]
-    assert found["prior"] == [*one, "Normal(0, 10)"] * 3
+    assert found["prior"] == [*one, "Normal(0, 10)" + " at the columns' means" * bool(scale)] * 3

@@ -154,7 +154,7 @@ def test_the_axis_names_the_ratio_of_a_link(options, expected):
     model.fit(X, rng.integers(2, size=60))
     display = PosteriorIntervalDisplay.from_estimator(model, ratios=True)
     assert display.ax_.get_xlabel().startswith(expected)
-    assert display.names == ["b[age]", "b[years]"][: 1 if "exposure" in options else 2]
+    assert display.names == ["age", "years"][: 1 if "exposure" in options else 2]
 
 
 def test_a_point_estimate_has_points_only():

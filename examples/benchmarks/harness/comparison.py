@@ -38,13 +38,17 @@ def squared(error, variance):
 def measure(model, data, truth):
     """Fit, and return a row of numbers and the two error vectors.
 
-    The coordinates of ``truth`` are the posterior's first.
+    The coordinates of ``truth`` are the posterior's first; of data with ``columns``, as `at_means`
+    has them.
     """
     with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
         warnings.simplefilter("always")
         model.fit(data.X, data.y, sample_weight=getattr(data, "weight", None))
     posterior, d = model.posterior_, len(truth.mean)
-    values = posterior.particles[:, :d]
+    values = posterior.particles
+    if hasattr(data, "columns"):
+        values = at_means(posterior, data.columns.mean(axis=0))
+    values = values[:, :d]
     mean = posterior.weights @ values
     error = errors(mean, np.sqrt(posterior.weights @ (values - mean) ** 2), truth)
     diagnostics = model.diagnostics_
@@ -59,6 +63,21 @@ def measure(model, data, truth):
         "warned": ",".join(sorted({warning.category.__name__ for warning in caught})) or None,
     }
     return row, error
+
+
+def at_means(posterior, means):
+    """Particles whose intercept, or cutpoints, are where columns are at ``means``.
+
+    References have them there; posteriors have them where columns are zero.
+    """
+    theta = posterior.particles.copy()
+    gap = theta[:, : len(means)] @ means
+    for j, name in enumerate(posterior.names):
+        if name == "intercept":
+            theta[:, j] += gap
+        elif name.startswith("cut["):
+            theta[:, j] -= gap
+    return theta
 
 
 def _number(value):

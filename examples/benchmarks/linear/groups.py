@@ -32,6 +32,7 @@ count. Kinds of rows:
 ``--quick``: a design of 20 counts, 2,000 rows in 200 groups.
 """
 
+import re
 import warnings
 from importlib.util import find_spec
 
@@ -39,6 +40,7 @@ import numpy as np
 import pandas as pd
 
 from ..harness import group_sets
+from ..harness.comparison import at_means
 from ..harness.memory import Peak, resident
 from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
@@ -99,8 +101,10 @@ def fit_row(data, seed, truth, effects=None):
     posterior = model.posterior_
     places = [list(posterior.names).index(name) for name in truth]
     expected = np.array(list(truth.values()))
-    gaps = (posterior.mean()[places] - expected[:, 0]) / expected[:, 1]
-    ratios = posterior.std()[places] / expected[:, 1] - 1.0
+    theta = at_means(posterior, np.average(data.columns, axis=0, weights=data.weight))[:, places]
+    mean = posterior.weights @ theta
+    gaps = (mean - expected[:, 0]) / expected[:, 1]
+    ratios = np.sqrt(posterior.weights @ (theta - mean) ** 2) / expected[:, 1] - 1.0
     row = {
         "seed": seed,
         "d": len(truth),
@@ -133,7 +137,8 @@ def _fitted(data, seed):
 
 def shipped_rows(data, reference):
     """Fits of one set, NUTS's cost, and point estimates."""
-    names = [str(name) for name in reference["names"]]
+    names = [re.sub(r"^b\[(.*)\]$", r"\1", str(name)) for name in reference["names"]]
+    names[names.index("a")] = "intercept"  # As posteriors have it.
     truth = dict(zip(names, zip(reference["mean"], reference["sd"], strict=True), strict=True))
     effects = tuple(reference[f"{kind}_{data.names[-1]}"] for kind in ("u_mean", "u_sd"))
     fits = [fit_row(data, seed, truth, effects) for seed in range(SEEDS)]

@@ -226,10 +226,10 @@ class _Known:
 
 
 def names(data):
-    """What is reported, by the names that skpmd gives."""
+    """What is reported, by skpmd's names; its intercept is where columns are zero."""
     p = data.columns.shape[1]
     columns, factors = data.names[:p], data.names[p:]
-    found = [*(f"b[{one}]" for one in columns), "a"]
+    found = [*columns, "intercept"]
     found += ["sigma"] if data.family == "normal" else []
     found += [f"sd[{factor}]" for factor in factors]
     if data.slope is not None:
