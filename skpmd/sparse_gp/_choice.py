@@ -1,6 +1,5 @@
 """Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
-import operator
 from functools import partial
 from operator import itemgetter
 
@@ -9,17 +8,22 @@ import numpy as np
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import distinct, merge_copies
 from skpmd._runtime.call import phase, share_of_time, write
-from skpmd._runtime.threads import each, summed
+from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage, drive
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data, take
-from skpmd.sparse_gp._descent import SHARE, descended, objective_of, searched
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import (
+    SHARE,
+    descended,
+    log_marginal_likelihood,
+    objective_of,
+    searched,
+)
 from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING
 from skpmd.sparse_gp._vecchia_fit import (
     covariance_of,
-    fit_vecchia,
+    fit_near,
     n_beside,
     new_full_scale,
     with_inducing,
@@ -68,7 +72,7 @@ def fit_chosen(parameters, data):
     if not _may_have_neighbours(parameters, data):
         return fit(parameters.replaced(approximation="fitc"), data)
     if parameters.weighting == "posterior":
-        return fit_vecchia(parameters, data)
+        return fit_near(parameters, data)
     chosen = drive(_choices(parameters, data), what=_CHOICE)
     return interrupted(chosen.value) if chosen.interrupted else chosen.value
 
@@ -76,7 +80,7 @@ def fit_chosen(parameters, data):
 def _choices(parameters, data):
     """The state of neighbours with one kernel, and the state chosen, for `drive`."""
     one = parameters.replaced(n_particles=1)
-    state = fit_vecchia(one, data)
+    state = fit_near(one, data)
     yield Stage(state)
     n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
     if n < _FEWEST_SCORED:
@@ -265,10 +269,7 @@ def _of_both(parameters, state, n, m):
     model = new_full_scale(parameters.replaced(n_inducing=m), others, theta, 1, rng)
     n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
 
-    def of(batch):
-        return model.statistics(theta[None], None, batch)
-
-    block = summed(of, model.batches(n_learned), operator.add)
+    block = model.statistics(theta[None], None, model.all_rows(n_learned))
     return _log_densities(model, theta, model.conditional(theta, block[0]), scored)
 
 

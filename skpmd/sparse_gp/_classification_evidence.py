@@ -1,22 +1,19 @@
 """The kernel of a classifier: evidence of expectation propagation, and where it is largest."""
 
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._rows.rows import distinct
-from skpmd._runtime.call import out_of_time, phase, untimed
-from skpmd._runtime.threads import each
+from skpmd._runtime.call import phase, untimed
 from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._covariance import KernelCovariance, free_parts
 from skpmd.sparse_gp._data import Sample, take
-from skpmd.sparse_gp._descent import SEARCH, minimised
-from skpmd.sparse_gp._evidence import log_marginal_likelihood, sparse_evidence
+from skpmd.sparse_gp._evidence import best_end, log_marginal_likelihood, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
 from skpmd.sparse_gp._model import SEARCH_JITTER
@@ -232,25 +229,17 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     log_prior = log_prior_of(parameters.search.kernel, kernel.theta)
 
-    def search(rows):
-        return KernelSearch(covariance, rows, n_processes, parameters.jitter, log_prior)
+    def value_of(rows):
+        return KernelSearch(covariance, rows, n_processes, parameters.form.jitter, log_prior).value
 
     starts = starts_around(covariance, kernel.theta, parameters.search.n_restarts_optimizer, rng)
-    bounds = kernel.bounds
+    bounds, rounds = kernel.bounds, [(subset, None)]
     if parameters.search.n_restarts_optimizer:
         starts.append(np.clip(_placed(kernel, subset), *bounds.T))
-    if callable(optimizer):
-        ends = [minimised(search(subset).value, one, bounds, optimizer) for one in starts]
-        return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
-    few = take(subset, _SEARCH_ROWS, rng)
-
-    def descend(start, rows, n):
-        return minimised(search(rows).value, start, bounds, optimizer, n)
-
-    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
-    theta = min(ends, key=itemgetter(1))[0]
-    if not out_of_time(SEARCH):
-        theta = descend(theta, few, _MORE_EVALUATIONS)[0]
-    if len(subset.weight) > len(few.weight) and not out_of_time(SEARCH):
-        theta = descend(theta, subset, _LAST_EVALUATIONS)[0]
+    if not callable(optimizer):
+        few = take(subset, _SEARCH_ROWS, rng)
+        rounds = [(few, _EVALUATIONS), (few, _MORE_EVALUATIONS)]
+        if len(subset.weight) > len(few.weight):
+            rounds.append((subset, _LAST_EVALUATIONS))
+    theta = best_end(value_of, starts, rounds, bounds, optimizer).theta
     return np.asarray(theta, dtype=np.float64)

@@ -1,21 +1,16 @@
 """Fits of a classifier: what the estimator has learned, and how rows are added to it."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from skpmd._base.results import Results
-from skpmd._base.retained import RetainedRows
 from skpmd._base.steps import Records, Stream, advance, bar_of_rounds
 from skpmd._base.utils import as_generator
 from skpmd._rows.rows import Rows, sortable, taken, without_copies
 from skpmd._runtime.call import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
-from skpmd.engine.importance import draw, log_density
-from skpmd.engine.loop import Options, drive, stage
+from skpmd.engine.loop import drive, stage
 from skpmd.engine.particles import effective_sample_size, equal_log_weights
 from skpmd.posterior import Posterior
-from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._classification_evidence import (
     DAMPING,
     KernelSearch,
@@ -30,10 +25,10 @@ from skpmd.sparse_gp._classification_evidence import (
 )
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Sample, take
-from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, rows_so_far
-from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, Search, check_signal
-from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
+from skpmd.sparse_gp._draws import HyperPrior, around
+from skpmd.sparse_gp._evidence import SHARE
+from skpmd.sparse_gp._fit import GPState, complete, move_inducing, next_fit, rows_so_far
+from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES, check_signal
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._logit import LogitSparseGP
 
@@ -47,68 +42,8 @@ _MUCH_OPEN = 0.5
 _MIN_SHARE, _MIN_FOR_K = 0.1, 20  # Of effective particles, where there are so many for k-hat.
 
 
-class ClassifierParameters(NamedTuple):
-    """Parameters of `SparseGPClassifierPMD`, which documents each of them under the same name."""
-
-    search: Search
-    n_inducing: int | str
-    inducing_init: Any
-    jitter: float
-    n_particles: int
-    weighting: str
-    batch_size: int | str
-    max_iter: int
-    tol: float
-    random_state: Any
-    options: Options
-
-    @property
-    def rounds(self):
-        """When iterations over the rows of a call end."""
-        return Rounds(self.tol, self.max_iter)
-
-
-class ClassifierState(NamedTuple):
-    """What an estimator has learned."""
-
-    model: LogitSparseGP  # Covariance and inducing inputs.
-    theta: np.ndarray  # (d,): Hyperparameters of the largest evidence of the subset.
-    # Its particles are hyperparameters, each as often as there are processes; they hold q(u).
-    stream: Stream
-    log_proposal: np.ndarray  # (m,): Log density that the particles came from, less the log prior.
-    n_fitted: int  # Number of distinct rows when the kernel was fitted.
-    converged: bool = True  # Whether iterations over the last rows have converged.
-    retained: RetainedRows | None = None  # All rows, `Data`, while there are few.
-    results: Results | None = None  # What the estimator shows.
-    categories: Categories = Categories()  # Codes of the columns of categories.
-
-    @property
-    def particles(self):
-        """Particles, a row for each process."""
-        return self.stream.particles
-
-    @property
-    def n_processes(self):
-        """One for two classes, else one for each class."""
-        return self.model.n_processes
-
-    @property
-    def weights(self):
-        """Weights of the particles in predictions, shape (m,)."""
-        return self.results.posterior.weights
-
-    def conditional(self, i):
-        """q(u) of one row of the particles, factored."""
-        return self.model.conditional(self.particles.theta[i], self.particles.block[i])
-
-    @property
-    def best(self):
-        """Place of the first process of the particle of the largest weight."""
-        return self.n_processes * int(self.weights.argmax())
-
-
 def initialise(parameters, data, n_processes, rng):
-    """A `ClassifierState` whose kernel is fitted but which holds no row yet."""
+    """A `GPState` whose kernel is fitted but which holds no row yet."""
     whole = Sample(data.X, data.y, np.zeros(len(data.weight)), data.weight)
     subset = take(whole, parameters.search.n_subset, rng)
     covariance = new_covariance(parameters.search, subset)
@@ -119,11 +54,13 @@ def initialise(parameters, data, n_processes, rng):
     positions, log_proposal = _positions(
         parameters, covariance, prior, subset, theta, n_processes, rng
     )
-    n = n_inducing(parameters.n_inducing)
-    inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
-    model = LogitSparseGP(covariance, prior, inducing, parameters.jitter, n_processes)
-    stream = Stream(processes(model, positions), None, Records(), 0.0, rng)
-    return ClassifierState(model, theta, stream, log_proposal, len(data.weight))
+    n = n_inducing(parameters.form.n_inducing)
+    inducing = choose(parameters.form.inducing_init, whole, n, covariance, theta, rng)
+    model = LogitSparseGP(covariance, prior, inducing, parameters.form.jitter, n_processes)
+    particles = processes(model, positions)
+    particles = particles._replace(log_pi=np.repeat(log_proposal, n_processes))
+    stream = Stream(particles, None, Records(), 0.0, rng)
+    return GPState(model, theta, stream, len(data.weight))
 
 
 def n_inducing(requested):
@@ -144,14 +81,12 @@ def _positions(parameters, covariance, prior, subset, theta, n_processes, rng):
     log_prior = log_prior_of(parameters.search.kernel, covariance.kernel.theta)
 
     def slope_at(one):
-        search = KernelSearch(covariance, subset, n_processes, parameters.jitter, log_prior)
+        search = KernelSearch(covariance, subset, n_processes, parameters.form.jitter, log_prior)
         return search.value(one)[1]
 
-    proposal = proposal_around(slope_at, theta)
-    draws = draw(proposal, m + m % 2, rng)[:m]
-    draws = np.clip(draws, *covariance.kernel.bounds.T)
+    draws, log_proposal = around(slope_at, theta, m, covariance.kernel.bounds, rng)
     log_target = prior.log_density(draws) + np.array([log_prior(one)[0] for one in draws])
-    return draws, log_density(proposal, draws) - log_target
+    return draws, log_proposal - log_target
 
 
 def update(parameters, state, data, n_processes):
@@ -165,8 +100,8 @@ def update(parameters, state, data, n_processes):
     if state is None or (whole is not None and whole.n_rows >= next_fit(parameters, state)):
         data = whole.rows
         state = initialise(parameters, data, n_processes, as_generator(parameters.random_state))
-    elif isinstance(parameters.inducing_init, str):
-        state = move_inducing(state, data.X, n_inducing(parameters.n_inducing))
+    elif isinstance(parameters.form.inducing_init, str):
+        state = move_inducing(state, data.X, n_inducing(parameters.form.n_inducing))
     state = _add(parameters, state, data)
     retains = whole is not None and state.n_fitted < parameters.search.n_subset
     return with_results(parameters, state._replace(retained=whole if retains else None))
@@ -176,6 +111,11 @@ def _sorted(data):
     """The distinct rows, sorted by their features: another order of the classes changes nothing."""
     data, _ = without_copies(data)
     return taken(data, np.lexsort(sortable(data.X).T[::-1]))
+
+
+def _rounds(parameters):
+    """When iterations over the rows of a call end."""
+    return Rounds(parameters.tol, parameters.options.max_iter)
 
 
 def rows_of(data, state, batch_size):
@@ -199,13 +139,14 @@ def _add(parameters, state, data):
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
         with bar_of_rounds(name="iterations") as report:
             states = iterations(
-                model, particles, rows.whole(), parameters.rounds, a, damping=damping
+                model, particles, rows.whole(), _rounds(parameters), a, damping=damping
             )
             outcome = complete(drive(states, report))
         converged = outcome.converged
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
-        return stream._replace(particles=outcome.particles, records=records), last
+        particles = outcome.particles._replace(log_pi=stream.particles.log_pi)
+        return stream._replace(particles=particles, records=records), last
 
     stream = advance(state.stream, model, rows, parameters.options, step)
     return state._replace(stream=stream, converged=converged)
@@ -217,17 +158,17 @@ def _started(parameters, model, particles, data, rng):
     some = take(whole, _FIRST_ROWS, rng)
     some = some._replace(weight=some.weight * (data.weight.sum() / some.weight.sum()))
     batch = batch_of(some, len(particles.theta))
-    return complete(drive(iterations(model, particles, (batch,), parameters.rounds))).particles
+    return complete(drive(iterations(model, particles, (batch,), _rounds(parameters)))).particles
 
 
 def with_results(parameters, state):
     """The state with results: weights of the particles by the evidence of all rows so far."""
-    model, particles = state.model, state.particles
-    positions = particles.theta[:: state.n_processes]
+    model, particles, n = state.model, state.particles, state.model.n_processes
+    positions = particles.theta[::n]
     m, reasons, k = len(positions), [], None
     log_ratio = equal_log_weights(m)
     if parameters.weighting == "posterior" and m > 1:
-        log_ratio = model.log_evidences(particles.block) - state.log_proposal
+        log_ratio = model.log_evidences(particles.block) - particles.log_pi[::n]
         ess = effective_sample_size(log_ratio)
         k = pareto_k(log_ratio) if m >= _MIN_FOR_K else None
         if k is not None and ess < _MIN_SHARE * m:
@@ -238,7 +179,8 @@ def with_results(parameters, state):
             reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K}): {FEW_PARTICLES}")
     if not state.converged:
         reasons.append(
-            f"q(u) has not converged within max_iter={parameters.max_iter} iterations: raise it"
+            f"q(u) has not converged within max_iter={_rounds(parameters).max_iter} iterations: "
+            "raise it"
         )
     posterior = Posterior(
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
@@ -248,7 +190,9 @@ def with_results(parameters, state):
     diagnostics = {
         "ess": posterior.ess, "pareto_k": k, "interrupted": False, "warnings": reasons,
     }  # fmt: skip
-    return state._replace(results=Results(posterior, state.stream.records, diagnostics))
+    results = Results(posterior, state.stream.records, diagnostics)
+    stream = state.stream._replace(particles=particles._replace(log_ratio=np.repeat(log_ratio, n)))
+    return state._replace(stream=stream, results=results)
 
 
 def much_open(state, X):

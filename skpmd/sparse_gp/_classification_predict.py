@@ -8,26 +8,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.mean_draws import N_DRAWS, normal_draws, refuse_many
 from skpmd._base.predictions import ClassProbabilities
-from skpmd._base.validation import refuse_overflows
 from skpmd._rows.by_block import row_by_row
-from skpmd._runtime.threads import each
 from skpmd._typing import Array, MatrixLike
 from skpmd.engine.importance import uniforms
 from skpmd.predictive import NormalMixture
-from skpmd.sparse_gp._data import kind_of_rows
 from skpmd.sparse_gp._kernels_logistic import log_expectations
-from skpmd.sparse_gp._predict import average
+from skpmd.sparse_gp._predict import ProcessPredictions, average
 
 _CHUNK = 1 << 22  # Covariances held at once.
 _POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
 
 
-class ClassifierPredictions(ClassProbabilities):
-    """Predictions of an estimator whose ``_state`` is a `ClassifierState`.
-
-    Factors of q(u) are made when they are first needed, and kept in ``_cache``.
-    """
+class ClassifierPredictions(ProcessPredictions, ClassProbabilities):
+    """Predictions of classification."""
 
     def _probabilities(self, X):
         mean, variance, weights = self._moments(X)
@@ -107,7 +101,7 @@ class ClassifierPredictions(ClassProbabilities):
         for i, weight in enumerate(state.weights):
             pairs, log_p = max(1, round(0.5 * weight * (n_draws or N_DRAWS))), []
             for k in range(i * C, (i + 1) * C):
-                mean, covariance = model.predict(theta[k], self._conditionals()[k], X, joint=True)
+                mean, covariance = model.predict(theta[k], self._conditional(k), X, joint=True)
                 f = normal_draws(mean[:, 0], covariance, pairs, k)
                 noise = np.repeat(model.covariance.noise(theta[k], X), 2 * pairs)
                 one, slope, curvature = (np.empty(f.size) for _ in range(3))
@@ -122,37 +116,19 @@ class ClassifierPredictions(ClassProbabilities):
         return values, np.concatenate(shares)
 
     # ------------------------------------------------------------------ particles
-    def _rows_checked(self, X):
-        kind = kind_of_rows(self._state.model.covariance.kernel)
-        X = self._checked_data(self._with_codes(X), **kind, reset=False)
-        refuse_overflows("X", X)
-        return X
-
-    def _conditionals(self):
-        """q(u) of each process of each particle, factored."""
-        if "conditionals" not in self._cache:
-            state = self._state
-            known = each(state.conditional, range(len(state.particles.theta)))
-            self._cache["conditionals"] = known
-        return self._cache["conditionals"]
-
     def _moments(self, X, noise=True):
         """Means and variances of f, with the kernel's noise or without, (m, C, n); weights (m,)."""
         check_is_fitted(self)
-        model, theta, X = self._state.model, self._state.particles.theta, self._rows_checked(X)
-        out = np.empty((2, len(theta), len(X)))
-        step = max(1, _CHUNK // model.n_inducing)
-        with self._threads():
-            known = self._conditionals()
+        state, X = self._state, self._rows_checked(X)
+        model, theta = state.model, state.particles.theta
 
-            def fill(rows):
-                for i, one in enumerate(theta):
-                    mean, variance = model.predict(one, known[i], X[rows])
-                    out[0, i, rows] = mean[:, 0]
-                    out[1, i, rows] = variance
-                    if noise:
-                        out[1, i, rows] += model.covariance.noise(one, X[rows])
+        def moments_of(rows):
+            out = np.empty((2, len(theta), len(rows), 1))
+            for i, one in enumerate(theta):
+                mean, variance = model.predict(one, self._conditional(i), rows)
+                own = model.covariance.noise(one, rows) if noise else 0.0
+                out[:, i, :, 0] = mean[:, 0], variance + own
+            return out
 
-            each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
-        shape = (-1, model.n_processes, len(X))
-        return out[0].reshape(shape), out[1].reshape(shape), self._state.weights
+        out = self._by_rows(X, moments_of, (2, len(theta)))
+        return *out.reshape(2, -1, model.n_processes, len(X)), state.weights

@@ -28,7 +28,6 @@ from skpmd._rows.rows import taken
 from skpmd._rows.table import need_memory
 from skpmd._typing import Array, ArrayLike, FilePath, MatrixLike, Seed
 from skpmd.sparse_gp._classification_fit import (
-    ClassifierParameters,
     much_open,
     update,
     with_results,
@@ -37,7 +36,8 @@ from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._estimator import PROCESS_CONSTRAINTS, ProcessResults
 from skpmd.sparse_gp._findings import at_independence
-from skpmd.sparse_gp._hyperparameters import Search
+from skpmd.sparse_gp._fit import GPParameters
+from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 
 
@@ -86,13 +86,11 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         rows than M, the inducing inputs are these rows, and nothing is approximated by them. An
         iteration costs n M^2 for each process.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
-        Inducing inputs: random rows, centres of clusters, rows with the largest variance given the
-        previous ones (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
-        are given.
+        Inducing inputs, chosen as by `SparseGPRegressorPMD`. In a stream they follow the rows,
+        unless they are given.
     jitter : float in [0, 0.01], default=1e-14
         Inducing inputs that others leave less variance than this, as a fraction of the mean
-        variance, have no part of their own in the process; nor have those of which rounding leaves
-        nothing. It is multiplied by ten until the covariance of the others is positive definite.
+        variance, have no part of their own; see `SparseGPRegressorPMD`.
     n_particles : int, default=1
         Number of sets of hyperparameters. A single set is the optimum; more sets are drawn around
         it.
@@ -124,19 +122,14 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         The search for a kernel gets half of this time and ends at the best kernel so far; at least
         one iteration over all rows follows. A ``ConvergenceWarning`` says so.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
+        File in which `fit` saves its progress, and from which the same fit continues after a crash;
+        it can run code when it is read. See `SparseGPRegressorPMD`.
     n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
+        Number of threads, as in joblib. No digit of a result depends on it.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same result.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+        1 shows progress.
 
     Attributes
     ----------
@@ -373,7 +366,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             refuse_rows(X, y, "the sites of its rows add up as they are")
             self._start_merge(estimators, ("jitter",))
             states, n = [one._state for one in estimators], n_shards(estimators)
-            state = merged(estimators, _n_processes(self.classes_))
+            state = merged(estimators)
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
             state, away = (
@@ -393,7 +386,9 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         """The parameters as a record."""
         options = self._loop_options(kernel="gaussian", rejuvenation="never")
         search = self._record(Search, n_refine=0, categorical=categories.places)
-        return self._record(ClassifierParameters, search=search, options=options)
+        form = self._record(Form, approximation="fitc", n_neighbors=0, reservoir_size=0)
+        of_y = {"alpha": 0.0, "normalize_y": False, "likelihood": "logistic", "df": None}
+        return self._record(GPParameters, search=search, form=form, options=options, **of_y)
 
     def _validated(self, X, y, reset):
         X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), reset=reset)

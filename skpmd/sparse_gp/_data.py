@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._rows.rows import Rows, merge_copies, stratified_sample, taken
+from skpmd._rows.rows import Rows, distinct, merge_copies, stratified_sample, taken
 from skpmd._rows.table import group_size
 from skpmd.engine.model import Batch
 
@@ -188,6 +188,33 @@ class Sample(NamedTuple):
         factor = self.noise_factor
         factor = factor[places] if np.ndim(factor) else factor
         return Sample(self.X[places], self.y[places], self.noise_variance[places], weight, factor)
+
+
+class Sites(NamedTuple):
+    """Rows of distinct inputs, or of different noise at one, in the order of the likelihood."""
+
+    X: np.ndarray  # (n, p): Inputs.
+    y: np.ndarray  # (n, t): Weighted means of the targets.
+    noise_variance: np.ndarray  # (n,): Of each copy, beside the kernel's.
+    weight: np.ndarray  # (n,): How many copies there are.
+    squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
+
+    def select(self, places):
+        """Some of the rows."""
+        return Sites(*(column[places] for column in self))
+
+    def merged(self):
+        """The distinct rows, sorted, and the place of the first of each.
+
+        The squares of rows that become one are joined by those of their means about the new one.
+        """
+        first, which = distinct(np.column_stack([self.noise_variance, self.X]))
+        n, w = len(first), self.weight
+        total = np.bincount(which, w, n)
+        mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
+        within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
+        squares = np.bincount(which, within, n)
+        return Sites(self.X[first], mean, self.noise_variance[first], total, squares), first
 
 
 class Population:

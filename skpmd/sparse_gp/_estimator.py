@@ -27,7 +27,12 @@ from skpmd.sparse_gp._categories import Categories, refuse_kernel_without
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
-from skpmd.sparse_gp._findings import kernel_findings, warn_of_open_variance
+from skpmd.sparse_gp._findings import (
+    kernel_findings,
+    left_out_findings,
+    posterior_findings,
+    warn_of_open_variance,
+)
 from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
 from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._inducing import INITS
@@ -35,19 +40,15 @@ from skpmd.sparse_gp._merge import described, disagreement, distances, merged, r
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._vecchia_fit import (
-    fit_full_scale,
-    fit_vecchia,
-    left_out_findings,
-    posterior_findings,
-    update_full_scale,
-    update_vecchia,
+    fit_near,
+    update_near,
 )
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {
     "auto": (fit_chosen, None),
-    "vecchia": (fit_vecchia, update_vecchia),
-    "full_scale": (fit_full_scale, update_full_scale),
+    "vecchia": (fit_near, update_near),
+    "full_scale": (fit_near, update_near),
 }
 _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 PROCESS_CONSTRAINTS = {
@@ -210,14 +211,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         kernel is not optimised, and where ``approximation="auto"`` has compared and taken "fitc";
         and it is 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
-        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters.
-        For up to 500 distinct rows "auto" finds it in `fit` by importance sampling from the whole
-        prior on, with the likelihood of the exact process. With neighbours, which "auto" takes for
-        more rows, proposals are fitted to the likelihood of all rows near its optimum. With
-        inducing inputs it is found by
-        mirror steps from ``hyperprior`` with rejuvenation, at a cost of n M^2 for each particle and
-        step. This is for few rows: with more than some hundred, one particle gets nearly all of the
-        weight. ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset.
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters, by
+        importance sampling from the whole prior on, with the likelihood of the exact process for up
+        to 500 distinct rows under "auto", and with that given neighbours, which "auto" takes for
+        more rows. With inducing inputs it is found by mirror steps from ``hyperprior`` with
+        rejuvenation, at a cost of n M^2 for each particle and step. This is for few rows: with more
+        than some hundred, one particle gets nearly all of the weight. ``"stacking"`` and
+        ``"uniform"`` draw particles from the posterior given the subset.
         ``"stacking"`` chooses their weights so that their average predicts a fifth of the rows
         best; ``"uniform"`` gives equal weights. With fewer than ten such rows for each particle, as
         by default for up to 500 rows, ``"stacking"`` gives equal weights too. Neither are posterior
@@ -654,6 +654,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
     def approximation_(self) -> str:
         """The approximation taken."""
         return self._state.model.approximation
+
+    def __sklearn_tags__(self):
+        """Tags: predictions before a fit are those of the prior; several targets."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.multi_output = self.likelihood == "gaussian"
+        return tags
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self, categories):

@@ -1,12 +1,15 @@
 """What speaks against the kernel that a search has found, and against the inducing inputs."""
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 from skpmd._base.utils import as_generator, warn
 from skpmd._rows.rows import distinct
+from skpmd._runtime.threads import each
 from skpmd.sparse_gp._covariance import free_parts, kinds, parameter_names
-from skpmd.sparse_gp._descent import maximise_evidence
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._evidence import left_out, log_marginal_likelihood, maximise_evidence
+from skpmd.sparse_gp._hyperparameters import FEW_ROWS
 from skpmd.sparse_gp._starts import (
     column_scales,
     is_flat,
@@ -14,6 +17,7 @@ from skpmd.sparse_gp._starts import (
     is_no_better_than_noise,
     placed_starts,
 )
+from skpmd.sparse_gp._vecchia import VecchiaGP
 
 _ROWS = 400  # The evidence of so many rows, evenly spaced, is looked at.
 # What rows gain, in nats, where one number of the kernel goes ten times beyond its bound.
@@ -187,6 +191,9 @@ def _of_noise(covariance, theta, sample, most, is_searched):
     ]
 
 
+# Intervals of this level for so many rows, from all others, are held against their targets; where
+# they hold a smaller share a warning follows.
+_CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 _MAX_ROWS = 200  # At most so many rows of a sample are asked for.
 # Inducing inputs are warned of where they make more than this share of the variance of f. From two
 # fifths on means were more than three of their own sds off those of the exact process, and from
@@ -229,3 +236,72 @@ def _are_inducing(X, inducing):
     """Whether each row of X is an inducing input."""
     which = distinct(np.concatenate([inducing, X]))[1]
     return np.isin(which[len(inducing) :], which[: len(inducing)])
+
+
+# Of up to so many rows so many particles have their exact evidence. The first number is the largest
+# difference that is let pass, in nats; the second the largest standard deviation of it, which is
+# what the mean of a hyperparameter is off by at most, in standard deviations, to first order.
+_EXACT_ROWS, _EXACT_PARTICLES, _MAX_OFF, _MAX_SPREAD = 2000, 16, 0.5, 0.5
+
+
+def posterior_findings(state):
+    """Sentences where the posterior of kernels by neighbours is not that of the exact process.
+
+    The evidence of the exact process is that by neighbours times the mean of exp(d) over the
+    posterior, of which particles are equal draws, d being the difference of the log likelihoods
+    there, and the exact posterior has the weights exp(d).
+    """
+    model, sample, theta = state.model, state.sample, state.particles.theta
+    if model.approximation != "vecchia" or len(sample.y) > _EXACT_ROWS:
+        return []
+    if not np.isclose(sample.weight.sum(), model.sites.weight.sum()):
+        return []
+    theta = theta[:: -(-len(theta) // _EXACT_PARTICLES)]
+    with np.errstate(all="ignore"):
+        exact = np.array(each(
+            lambda one: log_marginal_likelihood(model.covariance, one, sample, gradient=False),
+            theta,
+        ))  # fmt: skip
+        off = exact - model.log_likelihood(theta, model.all_rows())
+    off = off[np.isfinite(off)]
+    if not len(off):
+        return []
+    shift, spread = logsumexp(off) - np.log(len(off)), off.std()
+    if abs(shift) < _MAX_OFF and spread < _MAX_SPREAD:
+        return []
+    return [
+        f"the evidence of the exact process is larger by {shift:.3g} nats than that by neighbours, "
+        f"and the logs of particles' weights are off by {spread:.2g}: intervals of hyperparameters "
+        "and the evidence are not those of the kernel. Raise n_neighbors, or fit 500 rows, for "
+        "which the likelihood is exact."
+    ]
+
+
+def left_out_findings(state):
+    """Sentences where rows are further from what all others say of them than they should be.
+
+    With neighbours that is said by the best particle, and of few rows by the average over all.
+    """
+    model = state.model
+    if isinstance(model, VecchiaGP):  # Inducing inputs have no part in it.
+        n = len(model.sites.weight)
+        rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
+        found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
+        y, remedy = model.sites.y[rows], "n_restarts_optimizer or n_neighbors"
+    else:
+        n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
+        if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
+            return []
+        found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
+        found = [one for one in found if one is not None]
+    if n < _MIN_CHECKED or not found:
+        return []
+    below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
+    # Targets have one noise in common, so that each is asked for by itself.
+    coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean(axis=0).min()
+    if coverage >= _MIN_COVERAGE:
+        return []
+    return [
+        f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
+        f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
+    ]

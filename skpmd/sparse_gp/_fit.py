@@ -1,5 +1,6 @@
 """Fits of a Gaussian process: what the estimator has learned, and how rows are added to it."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,16 @@ from skpmd.posterior import Posterior
 from skpmd.sparse_gp._categories import Categories
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._evidence import ExactProcess, log_marginal_likelihood
-from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
+from skpmd.sparse_gp._draws import (
+    HyperPrior,
+    Shrunk,
+    Target,
+    draw_around,
+    draw_from_posterior,
+    resampled,
+    states_of_posterior,
+)
+from skpmd.sparse_gp._evidence import SHARE, log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
     FEW_ROWS,
@@ -47,9 +55,7 @@ from skpmd.sparse_gp._hyperparameters import (
     new_covariance,
     new_model,
 )
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._inducing import extended
-from skpmd.sparse_gp._kernel_posterior import states_of_kernels
 from skpmd.sparse_gp._left_out import log_density
 from skpmd.sparse_gp._model import SparseGP
 
@@ -63,43 +69,44 @@ _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives 
 
 
 class GPState(NamedTuple):
-    """What an estimator has learned."""
+    """What an estimator has learned, by regression or classification."""
 
     model: SparseGP  # Covariance and inducing inputs.
-    scaler: Scaler  # Of y.
-    sample: Sample  # Rows that the kernel was fitted to.
     theta: np.ndarray  # (d,): Hyperparameters of the largest evidence.
-    stream: Stream  # Its particles are hyperparameters, and hold q(u) of each.
-    # (m,): Weights of the particles; None where those of the particle system are meant.
-    log_weights: np.ndarray | None
-    # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
-    alpha: float
+    stream: Stream  # Its particles are hyperparameters, one row for each process, and hold q(u).
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
+    # (m,): Weights of the particles; None where those of the particle system are meant.
+    log_weights: np.ndarray | None = None
+    scaler: Scaler | None = None  # Of y.
+    sample: Sample | None = None  # Rows that the kernel was fitted to.
+    # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
+    alpha: float = 0.0
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # With inducing inputs the `Data` so far, while there are few rows; with neighbours the `Sites`
     # of the model.
     retained: RetainedRows | None = None
     results: Results | None = None  # What the estimator shows.
+    converged: bool = True  # Whether iterations over the last labels have converged.
     categories: Categories = Categories()  # Codes of the columns of categories.
 
     @property
     def particles(self):
-        """Particles."""
+        """Particles, a row for each process."""
         return self.stream.particles
 
     @property
     def best(self):
-        """Place of the particle of the largest weight."""
-        return int(self.weights.argmax())
+        """Place of the first process of the particle of the largest weight."""
+        return self.model.n_processes * int(self.weights.argmax())
 
     @property
     def weights(self):
         """Weights of the particles in predictions, shape (m,)."""
-        known = self.particles.log_ratio if self.log_weights is None else self.log_weights
-        return weights(known)
+        of_rows = self.particles.log_ratio[:: self.model.n_processes]
+        return weights(of_rows if self.log_weights is None else self.log_weights)
 
     def conditional(self, i):
-        """q(u) of particle i, factored."""
+        """q(u) of one row of the particles, factored."""
         return self.model.conditional(self.particles.theta[i], self.particles.block[i])
 
 
@@ -122,19 +129,12 @@ def initialise(parameters, data, rng):
     if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:
-
-        def evidence(one, gradient):
-            return log_marginal_likelihood(covariance, one, sample, gradient)
-
-        def drawn():
-            n = len(sample.weight)
-            if m == 1 or not len(theta) or n > FEW_ROWS or n < len(whole.weight):
-                return draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
-            weak = covariance.is_fast and parameters.search.hyperprior is None
-            its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
-            return draw_posterior(evidence, its, theta, m, n, rng)
-
-        positions = drawn()
+        n, its = len(sample.weight), prior
+        is_few = n <= FEW_ROWS and n == len(whole.weight)
+        if is_few and covariance.is_fast and parameters.search.hyperprior is None:
+            its = Shrunk(covariance.kernel, sample)
+        target = Target(its, partial(log_marginal_likelihood, covariance, sample=sample))
+        positions, _ = drawn(parameters, target, theta, (n, m), rng, is_few)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = equal_log_weights(m)
@@ -149,6 +149,22 @@ def initialise(parameters, data, rng):
         n_fitted=len(whole.weight),
     )
     return state, rows
+
+
+def drawn(parameters, target, theta, n_rows_and_particles, rng, is_few=False):
+    """Hyperparameters (m, d) of the particles, and the `Outcome` of their posterior or None.
+
+    For predictions the first ones are the best, theta (d,); others of few rows come from the whole
+    posterior, and of more rows from around the best.
+    """
+    n, m = n_rows_and_particles
+    if parameters.weighting != "posterior":
+        if is_few:
+            return draw_from_posterior(target, theta, n, m, rng), None
+        return draw_around(target, theta, m, rng), None
+    with bar_of_rounds() as report:
+        outcome = drive(states_of_posterior(target, theta, n, m, rng), report)
+    return resampled(outcome.particles.log_ratio, outcome.particles.theta, m, rng), outcome
 
 
 def fit(parameters, data):
@@ -179,10 +195,9 @@ def fit_kernels(parameters, data):
     state, rows = initialise(parameters, data, rng)
     model, m = state.model, len(state.particles.theta)
     sample = take(Population(rows), len(data.y), rng)
-    exact = ExactProcess(model.covariance, model.prior, sample)
-    with bar_of_rounds() as report:
-        outcome = drive(states_of_kernels(exact, m, rng), report)
-    positions, zero = resampled(outcome.particles, m, rng), np.zeros(m)
+    exact = partial(log_marginal_likelihood, model.covariance, sample=sample)
+    target, zero = Target(model.prior, exact), np.zeros(m)
+    positions, outcome = drawn(parameters, target, state.theta, (len(data.y), m), rng)
     particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, rows.whole(), 0.0, 1.0, still, rng)

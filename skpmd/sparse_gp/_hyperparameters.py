@@ -15,12 +15,18 @@ from skpmd._runtime.call import out_of_time, phase, write
 from skpmd.sparse_gp._categories import MixedKernel
 from skpmd.sparse_gp._covariance import KernelCovariance, theta_limits
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._descent import PARTICLES, SEARCH, best_of, maximise_evidence, refine
-from skpmd.sparse_gp._evidence import noise_of, sparse_evidence, squared_errors, student_weighed
-from skpmd.sparse_gp._few_rows import scales_of
+from skpmd.sparse_gp._evidence import (
+    PARTICLES,
+    SEARCH,
+    best_of,
+    maximise_evidence,
+    refine,
+    sparse_evidence,
+    student_weighed,
+)
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
-from skpmd.sparse_gp._starts import widened, with_other_noise
+from skpmd.sparse_gp._starts import scales_of, widened, with_other_noise
 from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
@@ -162,11 +168,13 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     if noise is Student's.
     """
     optimizer, df = parameters.search.optimizer, parameters.student_df
+
+    def exact(some):
+        return SparseGP(covariance, None, some.X, "fitc", parameters.form.jitter)
+
     if optimizer is None or not covariance.kernel.n_dims:
         theta = covariance.kernel.theta
-        for _ in range(0 if df is None else _STUDENT_ROUNDS):
-            subset = _student_weighed(covariance, theta, subset, df)
-        return theta, subset
+        return theta, subset if df is None else student_weighed(exact(subset), theta, subset, df)
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts = parameters.search.n_restarts_optimizer
@@ -176,7 +184,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
         for _ in range(_STUDENT_ROUNDS):
             if out_of_time(SEARCH):
                 break
-            sample = _student_weighed(covariance, theta, sample, df)
+            sample = student_weighed(exact(sample), theta, sample, df, n_rounds=1)
             theta = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
     elif len(subset.y) > n_rows and not out_of_time(SEARCH):
         theta = maximise_evidence(
@@ -187,13 +195,6 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     if many and covariance.is_fast and not out_of_time(SEARCH):
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
-
-
-def _student_weighed(covariance, theta, sample, df):
-    """The sample with the noise that Student noise gives its errors under an exact process."""
-    error = squared_errors(covariance, theta, sample)
-    scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
-    return sample._replace(noise_factor=(df + error / scale) / (df + 1.0))
 
 
 def _refined(parameters, covariance, whole, theta, rng):
@@ -235,7 +236,8 @@ def n_particles(parameters, kernel, n_rows, n_stored):
     if parameters.weighting == "posterior":
         return _POSTERIOR_PARTICLES
     is_meant = parameters.search.optimizer is None or not kernel.n_dims
-    if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
+    is_costly = parameters.form.approximation == "full_scale"
+    if is_meant or is_costly or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
     return int(np.clip(_MAX_STORED // n_stored, 1, most))

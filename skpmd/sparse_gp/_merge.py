@@ -31,14 +31,11 @@ def refuse_neighbours(names):
     check_equal("approximation_", names)
 
 
-def merged(estimators, n_processes=1):
-    """The first state with q(u) given the rows of all; its results are still those of the first.
-
-    ``n_processes`` is how many rows of the particles belong to one set of hyperparameters.
-    """
+def merged(estimators):
+    """The first state with q(u) given the rows of all; its results are still those of the first."""
     states = [one._state for one in estimators]
     for k, state in enumerate(states):
-        m = len(state.particles.theta) // n_processes
+        m = len(state.particles.theta) // state.model.n_processes
         if m > 1:
             raise ValueError(
                 f"estimators[{k}] has {m} particles, whose kernels are not those of others: {_FIX}."
@@ -46,9 +43,9 @@ def merged(estimators, n_processes=1):
     check_equal("kernel_", [one.kernel_ for one in estimators], _FIX)
     check_equal("inducing_", [one.inducing_ for one in estimators], _FIX)
     check_equal("The codes of categories", [str(state.categories) for state in states], _FIX)
-    scalers = [np.ravel(getattr(state, "scaler", None)) for state in states]
+    scalers = [np.ravel(state.scaler) for state in states]
     check_equal("The mean and the scale of y", scalers, "set normalize_y=False for all")
-    check_equal("alpha", [getattr(state, "alpha", None) for state in states])
+    check_equal("alpha", [state.alpha for state in states])
     refuse_copies([state.particles.block for state in states])
     first, block = states[0], sum(state.particles.block for state in states)
     seen = sum(state.stream.seen for state in states)

@@ -53,6 +53,7 @@ class Process(Model):
     """A process whose kernel's hyperparameters are the particles; ``prior`` is a `HyperPrior`."""
 
     df = None  # Degrees of freedom of Student noise.
+    n_processes = 1  # How many rows of the particles belong to one set of hyperparameters.
 
     def sample_prior(self, rng, m):
         """Draw m rows of hyperparameters."""

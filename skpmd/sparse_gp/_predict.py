@@ -35,11 +35,50 @@ from skpmd.sparse_gp._student import scale_nodes
 _CHUNK, _MIN_ROWS = 1 << 17, 500
 
 
-class GaussianProcessPredictions:
-    """Predictions of an estimator whose ``_state`` is a `GPState`.
+class ProcessPredictions:
+    """What predictions of an estimator whose ``_state`` is a `GPState` share.
 
-    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`. Conditionals q(u)
-    of the particles are factored when they are first needed, and stored in ``_cache``.
+    Conditionals q(u) of the particles are factored when they are first needed, and stored in
+    ``_cache``.
+    """
+
+    _n_targets = 1
+
+    def _rows_checked(self, X):
+        """Rows for predictions of a fitted estimator, whose parameters may be others by now."""
+        kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._checked_data(self._with_codes(X), **kind, reset=False)
+        refuse_overflows("X", X)
+        return X
+
+    def _conditional(self, i):
+        """q(u) of one row of the particles, factored."""
+        key = "conditional", i
+        if key not in self._cache:
+            self._cache[key] = self._state.conditional(i)
+        return self._cache[key]
+
+    def _by_rows(self, X, function, shape):
+        """A function of rows, chunk by chunk; its values have the shape (*shape, n, t)."""
+        out, n_stored = np.empty((*shape, len(X), self._n_targets)), 1
+
+        def fill(rows):
+            out[..., rows, :] = function(X[rows])
+
+        with self._threads():
+            if self.__sklearn_is_fitted__():
+                n_stored = self._state.model.n_stored
+                # Factored here, so that not every thread does it.
+                each(self._conditional, range(len(self._state.particles.theta)))
+            step = max(_MIN_ROWS, _CHUNK // n_stored)
+            each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
+        return out
+
+
+class GaussianProcessPredictions(ProcessPredictions):
+    """Predictions of regression.
+
+    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`.
     """
 
     score = of_all_rows(RegressorMixin.score)
@@ -390,18 +429,7 @@ class GaussianProcessPredictions:
                 X = check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
             refuse_overflows("X", X)
             return X
-        # The parameter may be another one by now.
-        kind = kind_of_rows(self._state.model.covariance.kernel)
-        X = self._checked_data(self._with_codes(X), **kind, reset=False)
-        refuse_overflows("X", X)
-        return X
-
-    def __sklearn_tags__(self):
-        """Tags: predictions before a fit are those of the prior; several targets."""
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.target_tags.multi_output = self.likelihood == "gaussian"
-        return tags
+        return self._rows_checked(X)
 
     def _weights(self):
         """Weights of the particles that have any."""
@@ -418,30 +446,6 @@ class GaussianProcessPredictions:
         if self.__sklearn_is_fitted__():
             return self._state.model.df
         return self.df if self.likelihood == "student_t" else None
-
-    def _conditional(self, i):
-        """q(u) of particle i, factored."""
-        key = "conditional", i
-        if key not in self._cache:
-            self._cache[key] = self._state.conditional(i)
-        return self._cache[key]
-
-    def _by_rows(self, X, function, shape):
-        """A function of rows, chunk by chunk; its values have the shape (*shape, n, t)."""
-        n_particles, n_stored = len(self._weights()), 1
-        out = np.empty((*shape, len(X), self._n_targets))
-        if self.__sklearn_is_fitted__():
-            n_stored = self._state.model.n_stored
-            for i in range(n_particles):  # Factor here, so that not every thread does it.
-                self._conditional(i)
-
-        def fill(rows):
-            out[..., rows, :] = function(X[rows])
-
-        step = max(_MIN_ROWS, _CHUNK // n_stored)
-        with self._threads():
-            each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
-        return out
 
     def _all_moments(self, X, alpha=False):
         """Means, variances of f and of noise under all particles, each (m, n, t)."""

@@ -110,10 +110,16 @@ def widened(kernel, sample, variance=None):
 
 
 def _variance(sample):
-    """Mean square of the targets; one where they are zero."""
+    """Mean square of the targets, outliers of wide noise little; one where they are zero."""
     weight = sample.weight / sample.noise_factor
     found = float(np.average(sample.y**2, axis=0, weights=weight).mean())
     return found if found > 0.0 else 1.0
+
+
+def scales_of(sample, categorical=()):
+    """Where length scales of columns (p,) start, and the variance of y, of a `Sample`."""
+    X = sample.X
+    return column_scales(X, categorical) * np.sqrt(X.shape[1]), _variance(sample)
 
 
 def _amplitudes(kernel, sample, variance):

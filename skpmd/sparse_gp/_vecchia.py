@@ -1,4 +1,6 @@
-"""A Gaussian process in which each row is conditioned on its nearest rows before it.
+"""A Gaussian process of M inducing inputs, in which each row is conditioned on its nearest rows.
+
+Without inducing inputs, M = 0:
 
 With the rows in an order, N(i) the nearest neighbours of row i among those before it,
 
@@ -17,6 +19,21 @@ noise s each: the density is that of the mean, whose noise is s / w, times
 
 What is conditioned on are targets and not values of the process: where noise is much wider than the
 process a prediction would need more of them than it has neighbours.
+
+Inducing inputs are for what is smooth, and neighbours then for what they leave. With v the whitened
+values at the inducing inputs (`skpmd.sparse_gp._model`) the process is v_x' v + r(x), and r has the
+covariance k(x, x') - v_x' v_x'. Given v, each row is conditioned on N, its nearest rows before it,
+by the covariance of r. With
+
+    b = (R_NN + noise)^-1 R_Ni,    d = R_ii - R_iN b + noise of row i,
+
+y_i - b' y_N is normal around (v_i - V_N b)' v with variance d: a row of a linear model of v, like
+those of any process with inducing inputs. It adds to the natural parameters of q(v), and the
+log-partition function of these is the log marginal likelihood. With all rows before as neighbours,
+or all rows as inducing inputs, it is the exact one; without neighbours it is that of "fitc".
+
+Snelson and Ghahramani (2007) have blocks in the place of neighbours, and Sang and Huang (2012) a
+taper; with neighbours it is the full-scale approximation of Gyger, Furrer and Sigrist (2025).
 """
 
 import copy
@@ -25,12 +42,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from skpmd._rows.rows import distinct
 from skpmd._runtime.threads import each
 from skpmd.engine.model import Batch
+from skpmd.sparse_gp._blas import dsyrk, dtrsm
 from skpmd.sparse_gp._covariance import in_lengths
-from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
-from skpmd.sparse_gp._model import MIN_NOISE, Process, jittered_cholesky, log_normal
+from skpmd.sparse_gp._data import Sites
+from skpmd.sparse_gp._kernels import conditional_moments, density_gradient, regression_weights
+from skpmd.sparse_gp._model import (
+    MIN_NOISE,
+    InducingConditional,
+    SparseGP,
+    jittered_cholesky,
+    log_normal,
+)
 from skpmd.sparse_gp._neighbours import (
     in_discs,
     in_leaves,
@@ -42,34 +66,9 @@ from skpmd.sparse_gp._neighbours import (
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS = 256  # A thread takes so many rows at a time.
 _MAX_JOINT = 3000  # Points predicted together are conditioned on so many rows at most.
-_N_LIKELIHOOD, _N_PREDICTION = 20, 100  # Neighbours of a row and of a prediction, by default.
-
-
-class Sites(NamedTuple):
-    """Rows of distinct inputs, or of different noise at one, in the order of the likelihood."""
-
-    X: np.ndarray  # (n, p): Inputs.
-    y: np.ndarray  # (n, t): Weighted means of the targets.
-    noise_variance: np.ndarray  # (n,): Of each copy, beside the kernel's.
-    weight: np.ndarray  # (n,): How many copies there are.
-    squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
-
-    def select(self, places):
-        """Some of the rows."""
-        return Sites(*(column[places] for column in self))
-
-    def merged(self):
-        """The distinct rows, sorted, and the place of the first of each.
-
-        The squares of rows that become one are joined by those of their means about the new one.
-        """
-        first, which = distinct(np.column_stack([self.noise_variance, self.X]))
-        n, w = len(first), self.weight
-        total = np.bincount(which, w, n)
-        mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
-        within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
-        squares = np.bincount(which, within, n)
-        return Sites(self.X[first], mean, self.noise_variance[first], total, squares), first
+# Neighbours of a row, of a prediction, and of one where there are inducing inputs, by default.
+_N_LIKELIHOOD, _N_PREDICTION, _N_BESIDE = 20, 100, 50
+_AT_ONCE = 1 << 18  # Numbers that a thread holds of the neighbours of some rows: in its cache.
 
 
 class Neighbourhoods(NamedTuple):
@@ -85,15 +84,23 @@ class Neighbourhoods(NamedTuple):
     before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
 
 
-class NeighbourConditional(NamedTuple):
+class RowsUnder(NamedTuple):
+    """All rows under one particle."""
+
+    scaled: np.ndarray  # (n, p): Inputs, in length scales.
+    noise: np.ndarray  # (n,): Of their means.
+    whitened: np.ndarray  # (n, M): v_x.
+
+
+class NearConditional(NamedTuple):
     """What predictions under one particle need."""
 
+    process: InducingConditional | None  # q(u); None without inducing inputs.
+    rows: RowsUnder
     index: Any  # Of the rows, for `nearest`.
-    scaled: np.ndarray  # (n, p): The rows in length scales.
-    noise: np.ndarray  # (n,): Of the rows' means.
 
 
-class VecchiaGP(Process):
+class VecchiaGP(SparseGP):
     """The process with a normal likelihood and a kernel that is fast.
 
     ``sites`` are all rows; ``batch.place`` of the contract says which of them a batch has, and
@@ -101,45 +108,52 @@ class VecchiaGP(Process):
     in which neighbours are found, the same for all particles: sets that depended on the particle
     would give each a likelihood of its own.
 
-    ``n_neighbors`` is the number of neighbours of a row and of a prediction; "auto" is 20 and 100.
-    Those of a row may be further than the nearest by a share of ``eps``.
+    ``n_neighbors`` is the number of neighbours of a row and of a prediction; "auto" is 20 and 100,
+    or 50 with inducing inputs. Those of a row may be further than the nearest by a share of
+    ``eps``.
+
+    It has no inducing inputs until `with_inducing` gives it some. The likelihood is that of
+    neighbours alone, and so are the weights of particles: the block has no part in them.
     """
 
-    approximation = "vecchia"
-
     def __init__(self, covariance, prior, sites, metric, n_neighbors="auto", eps=0.0):
-        self.covariance, self.prior, self.metric, self._eps = covariance, prior, metric, eps
+        super().__init__(
+            covariance, prior, sites.X[:0], "vecchia", 0.0, sites.y.shape[1], block_weighs=False
+        )
+        self.metric, self._eps, self._is_auto = metric, eps, n_neighbors == "auto"
         self.sites, self.middle = sites, 0.5 * (sites.X.min(axis=0) + sites.X.max(axis=0))
-        auto = n_neighbors == "auto"
-        self.n_before = _N_LIKELIHOOD if auto else n_neighbors
-        self.n_nearest = _N_PREDICTION if auto else n_neighbors
-        self._known = None
+        self.n_before = _N_LIKELIHOOD if self._is_auto else n_neighbors
+        self.n_alone = self.n_nearest = _N_PREDICTION if self._is_auto else n_neighbors
+        self._known = self._last = None
 
     def __getstate__(self):
         """What is pickled: not what can be made again."""
-        return {**vars(self), "_known": None}
+        return {**super().__getstate__(), "_known": None, "_last": None}
 
     def of(self, sites):
-        """The same process with other rows."""
-        model = copy.copy(self)
-        model.sites, model._known = sites, None
+        """The same process with other rows, without inducing inputs."""
+        model = self.at(sites.X[:0])
+        model.sites, model._known, model.n_nearest = sites, None, self.n_alone
+        model.approximation = "vecchia"
         return model
 
     def under(self, covariance):
         """The same rows and neighbours under another covariance."""
         model = copy.copy(self)
-        model.covariance, model._known = covariance, self._known
+        model.covariance = covariance
         return model
 
-    @property
-    def n_targets(self):
-        """How many targets a row has."""
-        return self.sites.y.shape[1]
+    def with_inducing(self, inducing, jitter):
+        """The same process with inducing inputs (M, p)."""
+        model = self.at(inducing)
+        model.approximation, model.jitter, model._last = "full_scale", jitter, None
+        model.n_nearest = _N_BESIDE if self._is_auto else self.n_alone
+        return model
 
     @property
     def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
-        return 2 * self.n_nearest
+        return self.n_inducing or 2 * self.n_nearest
 
     def before(self, rows):
         """Places (k, n) of the nearest rows before each of some; see `nearest_before`."""
@@ -210,16 +224,101 @@ class VecchiaGP(Process):
         out[known.order] = log_density_of_copies(term, sites, rows)[0] + of_means
         return out
 
+    def best_evidence(self, particles):
+        """Log likelihood of all rows, of the best particle."""
+        if self.n_inducing:
+            return super().best_evidence(particles)
+        best = particles.theta[particles.log_ratio.argmax()]
+        return float(self.log_likelihood(best[None], self.all_rows())[0])
+
+    def all_rows(self, n=None):
+        """Each row once, or each of the first, as a batch."""
+        n = len(self.sites.weight) if n is None else n
+        return Batch(None, None, np.ones(n), place=np.arange(n))
+
+    # ------------------------------------------------------------------ inducing inputs
+    def prior_block(self, theta):
+        """Zero; without inducing inputs there is no block."""
+        return super().prior_block(theta) if self.n_inducing else np.empty((len(theta), 0))
+
+    def statistics(self, theta, block, batch):
+        """What the rows add, each with the places of its neighbours beside it in the batch."""
+        if not self.n_inducing:
+            return self.prior_block(theta)
+        return super().statistics(theta, block, batch._replace(local=self.before(batch.place)))
+
+    def _add(self, theta, conditional, batch, precision, linear, rest):
+        super()._add(theta, self._under(theta), batch, precision, linear, rest)
+
+    def _part(self, theta, known, batch):
+        """What some rows add to the precision's lower triangle, the linear part and the rest."""
+        places, weight, sites = batch.place, batch.weight, self.sites
+        V, shift, variance = self._left(
+            theta, known, known.scaled[places], known.whitened[places], batch.local
+        )
+        variance += known.noise[places]
+        y, p = sites.y[places] - shift, weight / variance
+        rest = weight @ log_density_of_copies(self.covariance.term(theta), sites, places)[0]
+        rest -= 0.5 * self.n_targets * (weight @ np.log(2.0 * np.pi * variance))
+        rest -= 0.5 * (p @ (y**2).sum(axis=1))
+        linear = V.T @ (p[:, None] * y)
+        V *= np.sqrt(p)[:, None]
+        return dsyrk(1.0, V.T), linear, rest
+
+    def _under(self, theta):
+        """`RowsUnder` one particle; those of the last are remembered."""
+        last, key = self._last, theta.tobytes()
+        if last is None or last[0] != key:
+            last = (
+                key,
+                RowsUnder(
+                    scaled_rows(self.covariance.term(theta), self.sites.X, self.middle),
+                    noise_of_means(self.covariance.term(theta), self.sites),
+                    self._whitened(theta, self.sites.X),
+                ),
+            )
+            self._last = last if self.n_inducing else None
+        return last[1]
+
+    def _whitened(self, theta, X):
+        """v_x of rows, (n, M)."""
+        if not self.n_inducing:
+            return np.empty((len(X), 0))
+        return np.ascontiguousarray(self.whitened(theta, X).T)
+
+    def _left(self, theta, known, points, whitened, near):
+        """What neighbours leave of v_x of some points, (k, M), their part of means, and variances.
+
+        Points (k, p) are in length scales, ``whitened`` (k, M) are their v_x, and ``near`` (k, c)
+        the places of their neighbours, -1 after the last.
+        """
+        term, y = self.covariance.term(theta), self.sites.y
+        if not self.n_inducing:
+            return whitened, *_moments(term, points, known.scaled, y, known.noise, near)
+        out, near = whitened.copy(), np.ascontiguousarray(near)
+        shift, variance = np.empty((len(points), self.n_targets)), np.empty(len(points))
+
+        def fill(some):
+            at = np.maximum(near[some], 0)
+            both = np.concatenate([known.whitened[at], whitened[some, None]], axis=1)
+            weights = np.empty(at.shape)
+            regression_weights(
+                points[some], known.scaled, both @ both.transpose(0, 2, 1), known.noise,
+                near[some], term.amplitude, term.shape, term.apart, weights, variance[some],
+            )  # fmt: skip
+            out[some] -= (weights[:, None] @ both[:, :-1])[:, 0]
+            shift[some] = (weights[:, None] @ y[at])[:, 0]
+
+        step = max(1, _AT_ONCE // ((near.shape[1] + 1) * self.n_inducing))
+        each(fill, [slice(a, a + step) for a in range(0, len(points), step)])
+        return out, shift, variance
+
     # ------------------------------------------------------------------ one particle
     def conditional(self, theta, block):
-        """What predictions under one particle need; there is no block."""
-        term = self.covariance.term(theta)
-        X = self.sites.X
-        return NeighbourConditional(
-            index_of(self.located(X, term.length_scale)),
-            scaled_rows(term, X, self.middle),
-            noise_of_means(term, self.sites),
-        )
+        """What predictions under one particle need; there is no block without inducing inputs."""
+        located = self.located(self.sites.X, self.covariance.term(theta).length_scale)
+        process = super().conditional(theta, block) if self.n_inducing else None
+        return NearConditional(process, self._under(theta), index_of(located))
 
     def mean(self, theta, conditional, X):
         """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
@@ -231,27 +330,27 @@ class VecchiaGP(Process):
         With ``joint`` the covariance, of shape (n, n), stands in place of the variances: all rows
         of X are then conditioned on the neighbours of any of them, 3000 at most.
         """
-        term = self.covariance.term(theta)
-        near = nearest(conditional.index, self.located(X, term.length_scale), self.n_nearest)
-        if not joint:
-            points, (_, rows, noise) = scaled_rows(term, X, self.middle), conditional
-            return _moments(term, points, rows, self.sites.y, noise, near)
-        some = places_together(near)
+        (process, known, index), term = conditional, self.covariance.term(theta)
+        near = nearest(index, self.located(X, term.length_scale), self.n_nearest)
+        points, whitened = scaled_rows(term, X, self.middle), self._whitened(theta, X)
+        if joint:
+            V, shift, left = self._left_together(theta, known, X, whitened, places_together(near))
+        else:
+            V, shift, left = self._left(theta, known, points, whitened, near)
+        if process is None:
+            return shift, left
+        half = dtrsm(1.0, process.factor, V.T)
+        more = half.T @ half if joint else np.einsum("ij,ij->j", half, half)
+        return V @ process.mean + shift, left + more
+
+    def _left_together(self, theta, known, X, whitened, some):
+        """As `_left`, of points given the same rows; covariances (k, k) in place of variances."""
+        sites, V = self.sites, known.whitened[some]
         weights, left = weights_together(
-            self.covariance, theta, X - self.middle, self.sites.X[some] - self.middle,
-            conditional.noise[some],
+            self.covariance, theta, X - self.middle, sites.X[some] - self.middle,
+            known.noise[some], (whitened, V),
         )  # fmt: skip
-        return weights @ self.sites.y[some], left
-
-    def best_evidence(self, particles):
-        """Log likelihood of all rows, of the best particle."""
-        best = particles.theta[particles.log_ratio.argmax()]
-        return float(self.log_likelihood(best[None], self.all_rows())[0])
-
-    def all_rows(self):
-        """Each row once, as a batch."""
-        n = len(self.sites.weight)
-        return Batch(None, None, np.ones(n), place=np.arange(n))
+        return whitened - weights @ V, weights @ sites.y[some], left
 
     def left_out(self, theta, rows):
         """Means (k, t) and variances (k,) of some rows' targets, given the nearest of all others.
@@ -267,7 +366,7 @@ class VecchiaGP(Process):
         term = self.covariance.term(theta)
         X, noise = scaled_rows(term, self.sites.X, self.middle), noise_of_means(term, self.sites)
         located = self.located(self.sites.X, term.length_scale)
-        near = nearest(index_of(located), located[rows], self.n_nearest + 1)
+        near = nearest(index_of(located), located[rows], self.n_alone + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
         near = np.take_along_axis(near, order, axis=1)
@@ -285,16 +384,16 @@ def places_together(near):
     return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
 
 
-def weights_together(covariance, theta, points, rows, noise, explained=None):
+def weights_together(covariance, theta, points, rows, noise, explained):
     """Weights (k, n) of rows' targets in the means of points, and covariances (k, k) of these.
 
     ``explained`` are values (k, M) of the points and (n, M) of the rows, whose products are what is
     taken from covariances.
     """
+    of_points, of_rows = explained
     K, cross = covariance.cross(theta, rows, rows), covariance.cross(theta, points, rows)
     left = covariance.cross(theta, points, points)
-    if explained is not None:
-        of_points, of_rows = explained
+    if of_rows.size:
         K -= of_rows @ of_rows.T
         cross -= of_points @ of_rows.T
         left -= of_points @ of_points.T

@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._runtime.call import out_of_time, phase, write
-from skpmd.sparse_gp._descent import SEARCH, best_of, descended, minimised, objective_of
+from skpmd.sparse_gp._evidence import SEARCH, best_of, descended, minimised, objective_of
 from skpmd.sparse_gp._starts import (
     are_length_scales,
     has_units,

@@ -3,34 +3,27 @@
 import copy
 
 import numpy as np
-from scipy.stats import norm
 
 from skpmd._base.retained import RetainedRows, left_of_past
-from skpmd._base.steps import Records, Stream, bar_of_rounds
+from skpmd._base.steps import Records, Stream
 from skpmd._base.utils import as_generator
 from skpmd._runtime.call import phase, share_of_time, write
 from skpmd.engine import mirror
-from skpmd.engine.loop import drive, stage
+from skpmd.engine.loop import stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, equal_log_weights, stacked
-from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._evidence import left_out
-from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
-from skpmd.sparse_gp._full_scale import FullScaleGP
-from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
+from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, Sites, take
+from skpmd.sparse_gp._draws import HyperPrior, Target
+from skpmd.sparse_gp._evidence import SHARE
+from skpmd.sparse_gp._fit import MIN_SCORED, GPState, drawn, with_results
+from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._inducing import choose
-from skpmd.sparse_gp._kernel_posterior import exact_findings, states_by_neighbours
-from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+from skpmd.sparse_gp._vecchia import VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 
 # The step that records a fit takes so many rows, with one particle as few as those whose
 # predictions weigh particles in stacking.
 _WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
-# Intervals of this level for so many rows, from all others, are held against their targets; where
-# they hold a smaller share a warning follows.
-_CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 # The default kernel has one of these shapes, which the likelihood chooses; the second is one of the
 # rough ones. Its shortest length scales, in units of where they start, are this over the number of
 # rows: few show no fine detail.
@@ -41,7 +34,7 @@ _NOISE_BOUNDS = 4e-10, 1e-6
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
-def fit_vecchia(parameters, data):
+def fit_near(parameters, data):
     """The state after a fit to all rows."""
     rng = as_generator(parameters.random_state)
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
@@ -51,14 +44,14 @@ def fit_vecchia(parameters, data):
     return _fitted(parameters, retained, scaler, sample, rows.total, rng)
 
 
-def update_vecchia(parameters, state, data):
+def update_near(parameters, state, data):
     """The state after one call's rows of a stream, which are retained as far as there is room.
 
     The kernel is fitted anew, from where it was, whenever there are twice as many distinct rows as
     when it was last.
     """
     if state is None:
-        return fit_vecchia(parameters, data)
+        return fit_near(parameters, data)
     size, seen = data.weight.sum(), state.stream.seen
     left = left_of_past(parameters.options, seen, size)
     if left is None:
@@ -71,7 +64,8 @@ def update_vecchia(parameters, state, data):
     sites = retained.rows
     if retained.n_rows < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
-        return state._replace(model=state.model.of(sites), stream=stream, retained=retained)
+        state = state._replace(model=state.model.of(sites), stream=stream, retained=retained)
+        return _with_inducing_if_asked(parameters, state)
     y = scaler.inverse_transform(sites.y)
     new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
@@ -155,14 +149,12 @@ def with_kernel(parameters, state, covariance, theta):
 
 def _with_particles(parameters, state):
     """The state with particles, their weights and the results."""
-    n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
-    m = n_particles(parameters, state.model.covariance.kernel, n, n)
-    if parameters.weighting == "posterior":
-        with bar_of_rounds() as report:
-            outcome = drive(states_by_neighbours(state.model, np.arange(n), theta, m, rng), report)
-        positions = resampled(outcome.particles, m, rng)
-    else:
-        positions = _drawn(parameters, state.model, theta, m, rng)
+    model, theta, rng = state.model, state.theta, state.stream.rng
+    n = len(model.sites.weight)
+    m = n_particles(parameters, model.covariance.kernel, n, n)
+    n_some = n if parameters.weighting == "posterior" else parameters.search.n_subset * (m > 1)
+    target = _target(model, some_rows(n, n_some, rng))
+    positions, outcome = drawn(parameters, target, theta, (n, m), rng)
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
@@ -178,12 +170,12 @@ def _with_particles(parameters, state):
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
         log_weights = _stacked(state.model, positions, scored)
-    return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+    state = with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+    return _with_inducing_if_asked(parameters, state)
 
 
-def _drawn(parameters, model, theta, m, rng):
-    """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
-    rows = some_rows(len(model.sites.weight), parameters.search.n_subset if m > 1 else 0, rng)
+def _target(model, rows):
+    """The posterior of hyperparameters given the likelihood of some rows."""
     batch = Batch(None, None, np.ones(len(rows)), place=rows)
 
     def evidence(one, gradient):
@@ -191,7 +183,7 @@ def _drawn(parameters, model, theta, m, rng):
             return model.gradient(one, rows, batch.weight)
         return model.log_likelihood(one[None], batch)[0]
 
-    return draw_around(evidence, model.covariance.kernel.bounds, model.prior, theta, m, rng)
+    return Target(model.prior, evidence)
 
 
 @phase("weights of particles")
@@ -201,96 +193,34 @@ def _stacked(model, positions, rows):
     return stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
 
 
-def posterior_findings(state):
-    """Sentences where the posterior of kernels by neighbours is not that of the exact process."""
-    model, sample = state.model, state.sample
-    if not isinstance(model, VecchiaGP) or not np.isclose(
-        sample.weight.sum(), model.sites.weight.sum()
-    ):
-        return []
-    return exact_findings(model, state.particles.theta, sample)
-
-
-def left_out_findings(state):
-    """Sentences where rows are further from what all others say of them than they should be.
-
-    With neighbours that is said by the best particle, and of few rows by the average over all.
-    """
-    model = getattr(state.model, "rows", state.model)  # Inducing inputs have no part in it.
-    if isinstance(model, VecchiaGP):
-        n = len(model.sites.weight)
-        rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
-        found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
-        y, remedy = model.sites.y[rows], "n_restarts_optimizer or n_neighbors"
-    else:
-        n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
-        if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
-            return []
-        found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
-        found = [one for one in found if one is not None]
-    if n < _MIN_CHECKED or not found:
-        return []
-    below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
-    # Targets have one noise in common, so that each is asked for by itself.
-    coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean(axis=0).min()
-    if coverage >= _MIN_COVERAGE:
-        return []
-    return [
-        f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
-        f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
-    ]
-
-
-# Neighbours of a prediction by default: fewer than where there are no inducing inputs.
-_N_PREDICTION = 50
-# Inducing inputs by default: this share of the rows, inside these numbers, and fewer where rows are
-# many, so that no more numbers are held in memory.
+# Inducing inputs beside neighbours by default: this share of the rows, inside these numbers, and
+# fewer where rows are many, so that no more numbers are held in memory.
 _SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_NUMBERS = 0.4, 1000, 3000, 100, 1 << 25
 
 
-def fit_full_scale(parameters, data):
-    """The state after a fit to all rows; the kernel is that of neighbours."""
-    parameters = _with_number(parameters)
-    return with_inducing(parameters, fit_vecchia(parameters, data))
-
-
-def update_full_scale(parameters, state, data):
-    """The state after one call's rows of a stream, which are retained as far as there is room."""
-    if state is None:
-        return fit_full_scale(parameters, data)
-    before = state._replace(model=state.model.rows)
-    after = update_vecchia(parameters, before, data)
-    return state if after is before else with_inducing(parameters, after)
+def _with_inducing_if_asked(parameters, state):
+    is_asked = parameters.form.approximation == "full_scale"
+    return with_inducing(parameters, state) if is_asked else state
 
 
 @phase("pass with inducing inputs")
 def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
-    positions, rng = state.particles.theta, state.stream.rng
-    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
+    theta, rng = state.particles.theta, state.stream.rng
+    model = new_full_scale(parameters, state.model, state.theta, len(theta), rng)
     write(f"one pass with {model.n_inducing} inducing inputs")
-    particles = state.particles._replace(block=model.prior_block(positions))
-    still = mirror.Settings(rejuvenation="never")
-    particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
+    block = model.statistics(theta, None, model.all_rows())
+    particles = state.particles._replace(block=block)
     return state._replace(model=model, stream=state.stream._replace(particles=particles))
 
 
-def _with_number(parameters):
-    """The parameters with a number of particles: one by default, for predictions cost much."""
-    if parameters.n_particles != "auto" or parameters.weighting == "posterior":
-        return parameters
-    return parameters.replaced(n_particles=1)
-
-
-def new_full_scale(parameters, rows, theta, n_particles, rng):
-    """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
-    sites, n = rows.sites, parameters.form.n_inducing
+def new_full_scale(parameters, model, theta, n_particles, rng):
+    """The process by neighbours with some of its rows as inducing inputs."""
+    sites, n = model.sites, parameters.form.n_inducing
     n = n_beside(len(sites.weight), n_particles) if n == "auto" else n
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
-    inducing = choose(parameters.form.inducing_init, sample, n, rows.covariance, theta, rng)
-    n_nearest = parameters.form.n_neighbors
-    n_nearest = _N_PREDICTION if n_nearest == "auto" else n_nearest
-    return FullScaleGP(rows, inducing, parameters.form.jitter, n_nearest)
+    inducing = choose(parameters.form.inducing_init, sample, n, model.covariance, theta, rng)
+    return model.with_inducing(inducing, parameters.form.jitter)
 
 
 def n_beside(n_rows, n_particles):

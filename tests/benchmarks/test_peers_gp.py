@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from examples.benchmarks.harness import datasets
 from examples.benchmarks.peers import gp_one_pass_smc, mirror_gp, subset_gp
 from skpmd.sparse_gp._covariance import KernelCovariance
-from skpmd.sparse_gp._hyperprior import HyperPrior
+from skpmd.sparse_gp._draws import HyperPrior
 from skpmd.sparse_gp._model import SparseGP
 
 # Sums in another order, and a jitter of 1e-12: errors of 1e-8 have been seen.

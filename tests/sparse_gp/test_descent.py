@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.sparse_gp._descent import descended
+from skpmd.sparse_gp._evidence import descended
 
 WIDE = np.array([[-50.0, 50.0]] * 4)
 

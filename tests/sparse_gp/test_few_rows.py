@@ -15,9 +15,8 @@ from sklearn.gaussian_process.kernels import (
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
-from skpmd.sparse_gp._hyperprior import HyperPrior
-from skpmd.sparse_gp._vecchia_fit import left_out_findings
+from skpmd.sparse_gp._draws import HyperPrior, Shrunk, Target, draw_from_posterior
+from skpmd.sparse_gp._findings import left_out_findings
 
 
 def on_a_grid(kernel, X, y, n=45):
@@ -65,12 +64,12 @@ def test_slopes_of_the_priors(is_weak):
     rng = np.random.default_rng(4)
     sample = Sample(rng.normal(size=(12, 3)), rng.normal(size=(12, 1)), np.zeros(12), np.ones(12))
     kernel = ConstantKernel(1.0) * RBF(np.ones(3)) + WhiteKernel(1.0)
-    prior = Shrunk(kernel, sample) if is_weak else Given(HyperPrior(kernel))
+    prior = Shrunk(kernel, sample) if is_weak else HyperPrior(kernel)
     weight = rng.normal(size=5)  # A log likelihood that is linear in theta.
     u = prior.sample(rng, 1)[0]
 
     def value(u):
-        return prior.inward(u[None])[0] @ weight + prior.log_prior(u[None])[0]
+        return prior.inward(u[None])[0] @ weight + prior.log_density(u[None])[0]
 
     steps = 1e-6 * np.eye(len(u))
     expected = [(value(u + step) - value(u - step)) / 2e-6 for step in steps]
@@ -91,7 +90,7 @@ def test_draws_are_those_of_the_posterior():
         return (value, -(theta - at) / 0.5**2) if gradient else value
 
     draws = np.concatenate([
-        draw_posterior(evidence, prior, at, 101, 12, np.random.default_rng(seed))[1:]
+        draw_from_posterior(Target(prior, evidence), at, 12, 101, np.random.default_rng(seed))[1:]
         for seed in range(4)
     ])  # fmt: skip
     many = prior.inward(prior.sample(rng, 200_000))

@@ -48,7 +48,7 @@ def test_fewer_of_both_against_dense_matrices(name):
     at = problem(7, seed=1)[0]
     gp = process(KERNELS[name]).fit(X, Y)
     model, theta = gp._state.model, gp._state.theta
-    rows, Z, covariance = model.rows.sites, model.inducing, model.covariance
+    rows, Z, covariance = model.sites, model.inducing, model.covariance
 
     def cross(A, B):
         return covariance.cross(theta, A, B)

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import SHAPES, KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import maximise_evidence
+from skpmd.sparse_gp._evidence import maximise_evidence
 from skpmd.sparse_gp._model import jittered_cholesky
 
 WAVE = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))

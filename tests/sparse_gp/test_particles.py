@@ -21,10 +21,9 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.engine.particles import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import maximise_evidence
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._draws import HyperPrior, Target, draw_around
+from skpmd.sparse_gp._evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._hyperparameters import n_particles
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._model import SparseGP
 
 KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
@@ -173,7 +172,7 @@ def test_particles_lie_around_what_many_rows_found():
         return log_marginal_likelihood(covariance, theta, sample, gradient)
 
     for theta in (mode, mode + [-1.0, 0.0]):
-        draws = draw_around(evidence, KERNEL.bounds, prior, theta, 400, np.random.default_rng(1))
+        draws = draw_around(Target(prior, evidence), theta, 400, np.random.default_rng(1))
         np.testing.assert_array_equal(draws[0], theta)
         assert (draws.std(axis=0) > 0.05).all()
         means.append(draws.mean(axis=0))

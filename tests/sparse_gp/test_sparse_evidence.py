@@ -10,8 +10,7 @@ from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _hyperparameters
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import best_of
-from skpmd.sparse_gp._evidence import sparse_evidence, student_weighed
+from skpmd.sparse_gp._evidence import best_of, sparse_evidence, student_weighed
 from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._starts import with_other_noise
 from skpmd.sparse_gp._student import StudentSparseGP

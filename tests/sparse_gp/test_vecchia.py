@@ -17,13 +17,13 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd import SparseGPRegressorPMD
-from skpmd.sparse_gp import _choice, _vecchia_evidence, _vecchia_fit
+from skpmd.sparse_gp import _choice, _findings, _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
-from skpmd.sparse_gp._descent import maximise_evidence
-from skpmd.sparse_gp._evidence import log_marginal_likelihood
+from skpmd.sparse_gp._data import Sites
+from skpmd.sparse_gp._evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
-from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+from skpmd.sparse_gp._vecchia import VecchiaGP
 
 KERNEL = ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05)
 SHAPES = {
@@ -634,4 +634,4 @@ def test_a_kernel_that_does_not_suit_is_warned_of():
     kernel = ConstantKernel(1e-3) * RBF(5.0) + WhiteKernel(1e-3)
     with pytest.warns(ConvergenceWarning, match="the kernel has too little noise"):
         gp = process(kernel, optimizer=None).fit(X, y)
-    assert "does not suit" in _vecchia_fit.left_out_findings(gp._state)[0]
+    assert "does not suit" in _findings.left_out_findings(gp._state)[0]

@@ -50,6 +50,7 @@ EXCEPTIONS = {
     ("skpmd/plot/_mixture_density.py", "from_estimator"): _DISPLAY,
     ("skpmd/plot/_predictive_band.py", "from_estimator"): _DISPLAY,
     ("skpmd/plot/_reliability.py", "from_predictions"): _DISPLAY,
+    ("skpmd/sparse_gp/_fit.py", "GPState"): "all that a stream of a process goes on from",
     ("skpmd/sparse_gp/_neighbours.py", "_fill"): _PART,
     ("skpmd/sparse_gp/_vecchia_evidence.py", "_through"): "searches that go on from others: what "
     "they are, what they have come to, and rows of two kinds",

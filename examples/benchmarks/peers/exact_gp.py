@@ -37,8 +37,7 @@ def fit(X, y, n_evaluations, seed=0):
     """The process of the shape of the largest evidence of 2000 rows, refined on all."""
     from skpmd.sparse_gp._covariance import KernelCovariance
     from skpmd.sparse_gp._data import Sample
-    from skpmd.sparse_gp._descent import maximise_evidence
-    from skpmd.sparse_gp._evidence import log_marginal_likelihood
+    from skpmd.sparse_gp._evidence import log_marginal_likelihood, maximise_evidence
 
     n, rng = len(y), np.random.default_rng(seed)
     some = rng.permutation(n)[:FIRST_ROWS]
