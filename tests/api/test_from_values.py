@@ -177,24 +177,6 @@ def test_a_density_without_an_optimum():
 
 
 @pytest.mark.slow
-def test_mass_at_the_edges_of_a_box():
-    """Exponential densities on the unit cube, in coordinates that have no edges."""
-    rates = np.array([20.0, -8.0, 1.0])
-
-    def log_prior(theta):
-        return np.where(((theta > 0.0) & (theta < 1.0)).all(axis=1), 0.0, -np.inf)
-
-    def target(theta):
-        return -theta @ rates + np.log(rates / -np.expm1(-rates)).sum()
-
-    model = fitted(target, log_prior, lambda rng, m: rng.random((m, 3)))
-    mean = 1.0 / rates - 1.0 / np.expm1(rates)
-    sd = np.sqrt(1.0 / rates**2 - np.exp(rates) / np.expm1(rates) ** 2)
-    check(model, mean, sd, 2000)
-    assert ((model.posterior_.particles > 0.0) & (model.posterior_.particles < 1.0)).all()
-
-
-@pytest.mark.slow
 def test_where_no_search_leads_anywhere_steps_do():
     """Noise, fresh at each call, leads no search anywhere; it is unbiased on the linear scale."""
     rng = np.random.default_rng(5)
@@ -282,22 +264,6 @@ def test_label_switching(seed):
 
     model = fitted(target, *wide_normal(4, 5.0), seed)
     check(model, np.zeros(4), np.sqrt(np.mean(centres**2) + 0.25), 3000)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_proposals_that_miss_modes_are_not_believed():
-    """More modes than searches: the draws of the prior are what is left."""
-    grid = np.stack(np.meshgrid(*[np.linspace(-4.0, 4.0, 13)] * 2), axis=-1).reshape(-1, 2)
-
-    def target(theta):
-        squared = ((theta[:, None] - grid) ** 2).sum(axis=2) / 0.06**2
-        normaliser = np.log(169 * 0.06**2) + LOG_TWO_PI
-        return np.logaddexp.reduce(-0.5 * squared, axis=1) - normaliser
-
-    model = fitted(target, *wide_normal(2, 4.0))
-    warned = bool(model.diagnostics_["warnings"])
-    assert warned or abs(model.log_evidence_) < 0.2
 
 
 def test_many_modes_are_found_where_weights_have_failed():

@@ -217,28 +217,6 @@ def test_classes_of_estimators_live_where_they_are_looked_for(estimator):
             assert at_home, cls
 
 
-def writes_on_itself(module):
-    """Statements of methods that set or delete an attribute of their own object."""
-    for cls in ast.walk(module.tree):
-        if isinstance(cls, ast.ClassDef):
-            for method in cls.body:
-                if isinstance(method, ast.FunctionDef):
-                    own = {one.arg for one in _own_object(method, True)}
-                    yield from (node for node in ast.walk(method) if _is_a_write(node, own))
-
-
-def test_predictions_set_no_attribute():
-    files = [module for module in modules().values() if module.path.name == "_predict.py"]
-    assert len(files) == 5
-    assert not [ast.unparse(node) for module in files for node in writes_on_itself(module)]
-
-
-def test_a_prediction_that_sets_an_attribute_is_noticed():
-    for line in ("self.x_ = 1", "vars(self).update(a)", "setattr(self, 'x', 1)", "del self.x"):
-        assert in_example(writes_on_itself, f"class A:\n    def predict(self):\n        {line}\n")
-    assert not in_example(writes_on_itself, "class A:\n    def predict(self):\n        x = self.y")
-
-
 # ------------------------------------------------------------------- one loop
 def stops_ctrl_c(module):
     """Mentions of KeyboardInterrupt but for raising it, and handlers that would swallow it."""

@@ -284,12 +284,3 @@ def test_errors_name_what_is_wrong():
     pmd = normal_mean().set_params(log_likelihood=pooled, n_particles=200).fit(X)
     with pytest.raises(ValueError, match="not the sum of that of each"):
         loo(pmd, X)
-
-
-def test_other_rows_are_refused():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 2))
-    y = (X[:, 0] + rng.logistic(size=60) > 0).astype(int)
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(X[:40], y[:40])
-    with pytest.raises(ValueError, match="which counted 40 rows with their weights, got 20"):
-        loo(model, X[40:], y[40:])

@@ -279,24 +279,3 @@ def test_a_horseshoe_of_products():
     assert np.abs(spread / sd - 1.0).max() < 0.15
     assert posterior.log_evidence_se < 0.2
     assert model.log_evidence_ == pytest.approx(logsumexp(total), abs=0.3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_labels_of_a_mixture_have_equal_masses(seed):
-    """Three groups and their sds: six orders, each with a sixth of the mass."""
-    rng = np.random.default_rng(0)
-    y = np.concatenate([rng.normal(5.0 * j, 1.0, 40) for j in range(3)])
-
-    def log_likelihood(theta, X, targets):
-        log = norm.logpdf(y, theta[:, :3, None], np.exp(theta[:, 3:, None])) - np.log(3.0)
-        return np.logaddexp.reduce(log, axis=1).sum(axis=1)
-
-    prior = {"mean": norm(np.full(3, 5.0), 10.0), "log_sd": norm(np.zeros(3), 1.0)}
-    model = ParticleMirrorDescent(log_likelihood, prior=prior, random_state=seed).fit(ROW)
-    posterior = model.posterior_
-    order = np.argsort(posterior.particles[:, :3], axis=1) @ 3 ** np.arange(3)
-    mass = np.bincount(order, posterior.weights)
-    mass = mass[mass > 0.0]
-    assert len(mass) == 6
-    assert np.abs(mass - 1.0 / 6.0).max() < 0.05

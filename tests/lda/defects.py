@@ -113,7 +113,7 @@ DEFECTS = [
         "lda/_posterior.py",
         "return prior + counts * np.minimum(share, 1.0)",
         "return prior + counts",
-        "lda/test_calibration.py",
+        "lda/test_results.py",
     ),
     Defect(
         "it is known which word of a document is of which topic",

@@ -228,6 +228,16 @@ def test_draws_of_rare_words_are_finite_and_beta():
     assert posterior.sample(0).shape == (0, 2, 30)
 
 
+def test_of_a_words_tokens_in_a_topic_as_many_are_certain_as_it_has_a_share():
+    """Of 8 tokens of which 6 are expected in a topic, 36 / 8 are certain, and the mean stays."""
+    counts = np.array([[6.0, 1.0, 3.0], [2.0, 9.0, 0.0]])
+    own = np.array([0.5 + counts], dtype=np.float32), np.full((1, 2, 3), 0.5, dtype=np.float32)
+    posterior = TopicPosterior(*own, np.ones((1, 2)), np.zeros(1), "uniform")
+    a, mean = 0.5 + counts**2 / counts.sum(axis=0), posterior.mean()
+    expected = [betaincinv(a, a * (1.0 - mean) / mean, q) for q in (0.05, 0.95)]
+    np.testing.assert_allclose(posterior.interval(0.9), np.stack(expected, axis=-1), rtol=1e-3)
+
+
 def test_a_vocabulary_of_one_word_is_certain():
     estimator = LDATopicModelPMD(2, n_particles=2, random_state=0).fit(np.ones((4, 1)))
     np.testing.assert_allclose(estimator.topic_word_, 1.0, rtol=1e-6)
