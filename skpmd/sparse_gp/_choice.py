@@ -19,13 +19,15 @@ from skpmd.sparse_gp._evidence import (
     objective_of,
     searched,
 )
-from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
+from skpmd.sparse_gp._fit import fit_inducing, fit_kernels, interrupted, update_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING
+from skpmd.sparse_gp._model import NEAR
 from skpmd.sparse_gp._vecchia_fit import (
     covariance_of,
     fit_near,
     n_beside,
     new_full_scale,
+    update_near,
     with_inducing,
     with_kernel,
 )
@@ -59,18 +61,27 @@ _CHOICE = "the choice of an approximation"  # What a limit of the time ends.
 _ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
 
-def fit_chosen(parameters, data):
-    """The state after a fit by the approximation that predicts some of the rows best.
+def update(parameters, state, data):
+    """The state after one call's rows of a stream; None stands for no rows before."""
+    is_near = parameters.form.approximation in NEAR
+    return (update_near if is_near else update_inducing)(parameters, state, data)
+
+
+def fit(parameters, data):
+    """The state after a fit, by "auto" with the approximation that predicts some rows best.
 
     Up to a thousand distinct rows are inducing inputs, and the process is exact. With more,
     neighbours come first, and then, under the kernel that was found so, few inducing inputs alone
     and, unless these are ahead, both together. Where inducing inputs are ahead, or spoil what
     neighbours say, these are tried under another kernel too. What is taken is fitted at the end.
     """
+    if parameters.form.approximation != "auto":
+        is_near = parameters.form.approximation in NEAR
+        return (fit_near if is_near else fit_inducing)(parameters, data)
     if _is_exact(parameters, data):
         return fit_kernels(parameters, data)
     if not _may_have_neighbours(parameters, data):
-        return fit(parameters.replaced(approximation="fitc"), data)
+        return fit_inducing(parameters.replaced(approximation="fitc"), data)
     if parameters.weighting == "posterior":
         return fit_near(parameters, data)
     chosen = drive(_choices(parameters, data), what=_CHOICE)
@@ -207,7 +218,7 @@ def _fit_inducing(parameters, state, data):
     known = parameters.replaced(
         approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n
     )
-    return fit(known, data)
+    return fit_inducing(known, data)
 
 
 def _may_have_neighbours(parameters, data):
@@ -254,7 +265,7 @@ def _of_inducing(parameters, state, n):
         random_state=parameters.random_state if isinstance(parameters.random_state, int) else 0,
     )  # fmt: skip
     zero = np.zeros(len(known.weight))
-    fitted = update(
+    fitted = update_inducing(
         parameters, None, Data(known.X, known.y, known.noise_variance, zero, known.weight)
     )
     return _log_densities(fitted.model, theta, fitted.conditional(0), scored)

@@ -16,7 +16,7 @@ from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._evidence import best_end, log_marginal_likelihood, sparse_evidence
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
-from skpmd.sparse_gp._model import SEARCH_JITTER
+from skpmd.sparse_gp._model import SEARCH_JITTER, distance
 from skpmd.sparse_gp._starts import starts_around, widened
 
 # Sites go so much of their way at first, further while the steps get shorter, and half of it where
@@ -59,7 +59,7 @@ def iterations(model, particles, batches, rounds, a=1.0, *, damping=DAMPING):
         last, before = (None, np.inf) if memory is None else (memory.last, memory.moved)
         now, moved = damped.conditionals(particles.theta, particles.block), np.inf
         if last is not None:
-            moves = [_distance(*pair) for pair in zip(now, last, strict=True)]
+            moves = [distance(*pair) for pair in zip(now, last, strict=True)]
             moved = max(moves) / damped.damping
             factor = _FASTER if moved < _SHRINKS * before else _SLOWER
             damped.damping = float(np.clip(factor * damped.damping, _MIN_DAMPING, 1.0))
@@ -82,11 +82,6 @@ class _Memory(NamedTuple):
     moved: float  # How far they have moved.
     damping: float
     sites: list  # Sites of each batch, which change in place.
-
-
-def _distance(now, last):
-    """How far the mean of v has moved, in standard deviations of q(v) together."""
-    return float(np.linalg.norm(now.factor.T @ (now.mean - last.mean)))
 
 
 def processes(model, positions):

@@ -284,7 +284,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight=sample_weight)
             X, categories = self._encoded(X)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             X, y = self._validated(X, y, reset=True)
             codes, classes = encode(y)
@@ -347,7 +347,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             before = self._state_or_prior()
             self._check_frozen()
             X, categories = self._encoded(X, before)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             X, y = self._validated(X, y, reset=before is None)
             with naming_unordered("classes", classes):
                 _check_partial_fit_first_call(self, classes)
@@ -370,7 +370,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
             state, away = (
-                with_results(self._parameters(state.categories), state),
+                with_results(self._parameters(state.categories.places), state),
                 distances(states, state),
             )
             self._set_state(described(state, method, n, away, disagreement(away)))
@@ -382,10 +382,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
         """Inducing inputs."""
         return self._state.model.inducing
 
-    def _parameters(self, categories):
+    def _parameters(self, categorical=()):
         """The parameters as a record."""
         options = self._loop_options(kernel="gaussian", rejuvenation="never")
-        search = self._record(Search, n_refine=0, categorical=categories.places)
+        search = self._record(Search, n_refine=0, categorical=categorical)
         form = self._record(Form, approximation="fitc", n_neighbors=0, reservoir_size=0)
         of_y = {"alpha": 0.0, "normalize_y": False, "likelihood": "logistic", "df": None}
         return self._record(GPParameters, search=search, form=form, options=options, **of_y)

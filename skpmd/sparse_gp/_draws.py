@@ -15,8 +15,8 @@ much noise beside one of short waves and little. So draws come from a mixture: t
 distributions at the optima of searches, and, round by round, Student kernels around the draws of
 the largest weight so far (population Monte Carlo; Cappe, Guillin, Marin and Robert 2004). All draws
 are weighed by the whole mixture (Owen and Zhou 2000), of which the prior is a part: weights are
-bounded, and the evidence is right whatever the kernels miss. For predictions from more than few
-rows one round around the best is enough.
+bounded, and the evidence is right whatever kernels miss. Predictions from more than few rows need
+one round around the best.
 """
 
 from typing import Any, NamedTuple
@@ -33,13 +33,13 @@ from skpmd.sparse_gp._covariance import KernelCovariance, kinds
 from skpmd.sparse_gp._evidence import descended, objective_of
 from skpmd.sparse_gp._starts import scales_of
 
-_NOISE, _AMPLITUDE_SD = 1.0, 1.5  # Scale of the noise's sd in sds of y, and of a log.
-_LENGTH, _LENGTH_SD = np.log(1.5), 1.2
-_SPREAD, _SPREAD_SD = np.log(0.15), 1.5  # Of the log of the deviations' scale.
+# Scales of the noise's sd in sds of y, of the logs of an amplitude and of a common length scale,
+# which has this middle, and of the log of the deviations' scale, which has this one.
+_NOISE, _AMPLITUDE_SD, _LENGTH_SD, _LENGTH = 1.0, 1.5, 1.2, np.log(1.5)
+_SPREAD_SD, _SPREAD = 1.5, np.log(0.15)
 _LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
-
-_STEP = 1e-4  # Of the differences that approximate second derivatives, in widths.
-_APART = 9.0  # Searches start from draws that lie so far from known optima, in squared sds.
+# Steps of differences in widths, and distances from known optima, in squared sds, of next starts.
+_STEP, _APART, _EVALUATIONS = 1e-4, 9.0, 40
 # Kernels of a round lie around so many draws, which are drawn by weights that are flattened until
 # so many are effective, and are so much smaller than all draws together; some more are as wide.
 _KERNELS, _EFFECTIVE, _NARROW, _WIDE, _WIDER = 12, 30.0, 0.25, 6, 1.5
@@ -47,11 +47,12 @@ _KERNELS, _EFFECTIVE, _NARROW, _WIDE, _WIDER = 12, 30.0, 0.25, 6, 1.5
 # evaluation takes long, and there are fewer, down to the last number. Rounds for a posterior end
 # where so many draws are effective, or one for each particle; those for predictions where so many
 # are for each. Of the prior there are so many at least.
-_CHEAP_ROWS, _DRAWS, _DRAWS_FOR_PREDICTIONS = 120, (1000, 400), (240, 60)
+_CHEAP_ROWS, _DRAWS, _DRAWS_FOR_PREDICTIONS = 120, (1000, 400), (240, 80)
 _ENOUGH, _ENOUGH_FOR_EACH, _FROM_PRIOR = 600.0, 2.0, 64
 _RIDGE = 1e-8  # Of a covariance, relative to the squared widths of the prior's draws.
-_DF = 8.0  # Degrees of freedom of the mixture's proposals.
-_DF_AROUND, _DRAWS_AROUND = 10.0, 20  # Of the one round around the best, for each particle.
+# Degrees of freedom of the mixture's proposals; and of the one round around the best, with so many
+# draws for each particle.
+_DF, _DF_AROUND, _DRAWS_AROUND = 8.0, 10.0, 20
 
 
 class HyperPrior:
@@ -227,7 +228,7 @@ class Target(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How many draws there are, and how many searches for optima of how many evaluations."""
+    """How many draws, rounds and searches for optima there are."""
 
     of_prior: int
     of_optima: int  # Of all of them together.
@@ -235,7 +236,6 @@ class Plan(NamedTuple):
     enough: float  # Rounds end where so many draws are effective.
     n_rounds: int  # At most.
     n_starts: int
-    n_evaluations: int
 
 
 class _Pool(NamedTuple):
@@ -275,11 +275,10 @@ class _Pool(NamedTuple):
 
 
 def _log_sum(target, parts, u):
-    with np.errstate(divide="ignore"):
-        of_parts = [
-            np.log(n) + (target.prior.log_density(u) if one is None else log_density(one, u))
-            for one, n in parts
-        ]
+    of_parts = [
+        np.log(n) + (target.prior.log_density(u) if one is None else log_density(one, u))
+        for one, n in parts
+    ]
     return np.logaddexp.reduce(of_parts, axis=0)
 
 
@@ -323,11 +322,11 @@ def _squares(proposal, u):
 def states_of_posterior(target, theta, n_rows, m, rng):
     """States of importance sampling, good for m particles, for `skpmd.engine.loop.drive`.
 
-    ``theta`` (d,) are the best hyperparameters by the likelihood of n rows alone.
+    ``theta`` (d,) is the best by the likelihood of n rows alone.
     """
     size = _size(n_rows, *_DRAWS)
     enough, of_prior = max(min(_ENOUGH, size), float(m)), 2 * _size(n_rows, _DRAWS[0], _FROM_PRIOR)
-    return _states(target, theta, Plan(of_prior, size, size, enough, 12, 4, 60), rng)
+    return _states(target, theta, Plan(of_prior, size, size, enough, 12, 4), rng)
 
 
 def _size(n_rows, most, fewest):
@@ -337,15 +336,15 @@ def _size(n_rows, most, fewest):
 @phase("draws of kernels")
 def draw_from_posterior(target, theta, n_rows, m, rng):
     """The best hyperparameters theta (d,), and draws of their posterior; shape (m, d)."""
-    if m == 1 or not len(theta):
-        return np.tile(theta, (m, 1))
     most, fewest = _DRAWS_FOR_PREDICTIONS
     size = _size(n_rows, most, fewest)
-    plan = Plan(_FROM_PRIOR, size + fewest, size, _ENOUGH_FOR_EACH * m, 4, 2, 40)
+    enough, n_starts = _ENOUGH_FOR_EACH * m, 2 if n_rows <= _CHEAP_ROWS else 1
+    plan = Plan(_FROM_PRIOR, size + fewest, size, enough, 4, n_starts)
     *_, (found, *_) = _states(target, theta, plan, rng)
     if not np.isfinite(found.log_ratio).any():
         return np.tile(theta, (m, 1))
-    draws = target.prior.inward(resampled(found.log_ratio, found.theta, m - 1, rng))
+    flat = _flattened(found.log_ratio, m)  # Else one of few draws would be there many times.
+    draws = target.prior.inward(resampled(flat, found.theta, m - 1, rng))
     return np.concatenate([theta[None], draws])
 
 
@@ -373,7 +372,7 @@ def _optima(target, pool, theta, plan):
     widths, left, found = pool.widths, np.isfinite(pool.log_joint), []
     objective, start = objective_of(target.value_and_slope), target.prior.outward(theta)
     for _ in range(plan.n_starts):
-        end = descended(objective, start, target.prior.bounds, plan.n_evaluations).theta
+        end = descended(objective, start, target.prior.bounds, _EVALUATIONS).theta
         proposal = proposal_at(lambda u: target.value_and_slope(u)[1], end, widths)
         if all(_squares(one, end[None])[0] > 1.0 for one in found):
             found.append(proposal)
@@ -389,10 +388,7 @@ def _optima(target, pool, theta, plan):
 @phase("draws around the best so far")
 def _with_kernels(target, pool, size, rng):
     """The pool with draws from kernels around those of the largest weights."""
-    log_ratio, power = pool.log_ratio, 1.0
-    while power > 1e-3 and effective_sample_size(power * log_ratio) < _EFFECTIVE:
-        power *= 0.7
-    w = weights(power * log_ratio)
+    w = weights(_flattened(pool.log_ratio, _EFFECTIVE))
     mean = w @ pool.u
     away = pool.u - mean
     factor = np.linalg.cholesky((w * away.T) @ away + _RIDGE * np.diag(pool.widths**2))
@@ -402,12 +398,19 @@ def _with_kernels(target, pool, size, rng):
     return _joined(target, pool, [*narrow, *wide], size, rng)
 
 
+def _flattened(log_ratio, enough):
+    """Log weights to a power at which so many are effective."""
+    power = 1.0
+    while power > 1e-3 and effective_sample_size(power * log_ratio) < enough:
+        power *= 0.7
+    return power * log_ratio
+
+
 def resampled(log_ratio, u, m, rng):
     """Equally weighted hyperparameters, (m, d), of weighted ones."""
     return u[resample("systematic", weights(log_ratio), m, rng)]
 
 
-# ---------------------------------------------------------------------- one round around the best
 @phase("draws of hyperparameters")
 def draw_around(target, theta, m, rng):
     """The best hyperparameters, and draws of their posterior around them.
@@ -415,10 +418,8 @@ def draw_around(target, theta, m, rng):
     Draws from a Student proposal, with the curvature of the log evidence of a few rows, are weighed
     by it and resampled. The evidence of many rows may have refined theta away from the mode of
     those: their log likelihood is then tilted by its slope at theta, which makes theta a mode and
-    leaves the curvature. The result, of shape (m, d), begins with theta.
+    leaves the curvature. The result, (m, d), begins with theta.
     """
-    if m == 1 or not len(theta):
-        return np.tile(theta, (m, 1))
     evidence, prior = target.evidence, target.prior
 
     def slope_at(one):

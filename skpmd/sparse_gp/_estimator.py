@@ -24,7 +24,7 @@ from skpmd._rows.rows import taken
 from skpmd._rows.table import is_in_memory
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, FilePath, MatrixLike, Seed
 from skpmd.sparse_gp._categories import Categories, refuse_kernel_without
-from skpmd.sparse_gp._choice import fit_chosen
+from skpmd.sparse_gp._choice import fit, update
 from skpmd.sparse_gp._data import Data, kind_of_rows
 from skpmd.sparse_gp._evidence import log_marginal_likelihood
 from skpmd.sparse_gp._findings import (
@@ -33,24 +33,13 @@ from skpmd.sparse_gp._findings import (
     posterior_findings,
     warn_of_open_variance,
 )
-from skpmd.sparse_gp._fit import GPParameters, fit, update, with_results
+from skpmd.sparse_gp._fit import GPParameters, with_results
 from skpmd.sparse_gp._hyperparameters import Form, Search
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged, refuse_neighbours
-from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
+from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER, NEAR
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
-from skpmd.sparse_gp._vecchia_fit import (
-    fit_near,
-    update_near,
-)
 
-# How `fit` and `partial_fit` go about it, where not as with inducing inputs.
-_FITS = {
-    "auto": (fit_chosen, None),
-    "vecchia": (fit_near, update_near),
-    "full_scale": (fit_near, update_near),
-}
-_NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 PROCESS_CONSTRAINTS = {
     **LOOP_CONSTRAINTS,
     "kernel": [None, Kernel],
@@ -340,7 +329,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "n_refine": [Interval(Integral, 0, None, closed="left")],
         "normalize_y": ["boolean"],
-        "approximation": [StrOptions({*APPROXIMATIONS, *_FITS})],
+        "approximation": [StrOptions({"auto", *APPROXIMATIONS, *NEAR})],
         "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "reservoir_size": [Interval(Integral, 1, None, closed="left")],
         "likelihood": [StrOptions({"gaussian", "student_t"})],
@@ -491,12 +480,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             X, categories = self._encoded(X)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             data = self._read(X, y, sample_weight, noise_variance)
             if not is_in_memory(data.X):
                 parameters = parameters.replaced(approximation=self._without_neighbours())
-            fitted = _FITS.get(parameters.form.approximation, (fit, update))[0]
-            self._set_state(fitted(parameters, data)._replace(categories=categories))
+            self._set_state(fit(parameters, data)._replace(categories=categories))
             self._freeze()
         self._warn(data, fitted_kernel=True)
         return self
@@ -557,7 +545,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             before = self._state_or_prior()
             self._check_frozen()
             X, categories = self._encoded(X, before)
-            parameters = self._parameters(categories)
+            parameters = self._parameters(categories.places)
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             if parameters.form.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
@@ -565,12 +553,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             if parameters.n_particles == "auto" and parameters.weighting != "posterior":
                 taken = 1 if before is None else len(before.particles.theta)
                 parameters = parameters.replaced(n_particles=taken)
-            updated = _FITS.get(parameters.form.approximation, (fit, update))[1]
-            state = updated(parameters, before, data)._replace(categories=categories)
+            state = update(parameters, before, data)._replace(categories=categories)
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
-            is_early = state.n_fitted < self.n_subset and self.approximation_ not in _NEAR
+            is_early = state.n_fitted < self.n_subset and self.approximation_ not in NEAR
             goes_on = is_early and state.retained is not None
             self._warn(data, fitted_kernel=is_new and not goes_on)
             return self
@@ -663,12 +650,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         return tags
 
     # ------------------------------------------------------------------ steps of a fit
-    def _parameters(self, categories):
+    def _parameters(self, categorical=()):
         """The parameters as a record."""
         # The kernel of the rejuvenation is not that of the process.
         rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
         options = self._loop_options(kernel="gaussian", rejuvenation=rejuvenation)
-        search, form = self._record(Search, categorical=categories.places), self._record(Form)
+        search, form = self._record(Search, categorical=categorical), self._record(Form)
         return self._record(GPParameters, search=search, form=form, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
@@ -684,7 +671,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t" and self.approximation in _NEAR:
+        if self.likelihood == "student_t" and self.approximation in NEAR:
             raise ValueError(
                 f"approximation={self.approximation!r} is for likelihood='gaussian': set "
                 "approximation='fitc' for Student noise."
@@ -723,7 +710,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
 
     def _without_neighbours(self):
         """The approximation of rows that are not in memory, as neighbours have to be."""
-        if self.approximation in _NEAR:
+        if self.approximation in NEAR:
             raise ValueError(
                 f"approximation={self.approximation!r} retains all rows, and these data in blocks "
                 "are too many to be in memory: set approximation='fitc', or fit some of the rows."
@@ -746,7 +733,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         if self.diagnostics_["interrupted"]:
             self._conclude(interrupted=True)
         state, found = self._state, []
-        if self.approximation_ not in _NEAR:
+        if self.approximation_ not in NEAR:
             last = data.X, data.own_noise(state.scaler)
             # A stream that forgets may have left the rows that its kernel was fitted to.
             past = [] if self._forgetting() else [_rows_of(state.sample)]

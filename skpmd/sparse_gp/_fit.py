@@ -159,6 +159,8 @@ def drawn(parameters, target, theta, n_rows_and_particles, rng, is_few=False):
     """
     n, m = n_rows_and_particles
     if parameters.weighting != "posterior":
+        if m == 1 or not len(theta):
+            return np.tile(theta, (m, 1)), None
         if is_few:
             return draw_from_posterior(target, theta, n, m, rng), None
         return draw_around(target, theta, m, rng), None
@@ -167,7 +169,7 @@ def drawn(parameters, target, theta, n_rows_and_particles, rng, is_few=False):
     return resampled(outcome.particles.log_ratio, outcome.particles.theta, m, rng), outcome
 
 
-def fit(parameters, data):
+def fit_inducing(parameters, data):
     """The state after a fit to all data, in which each row counts once.
 
     Weights of the posterior come from stochastic mirror steps and reweighting; those for
@@ -175,7 +177,7 @@ def fit(parameters, data):
     """
     options = parameters.options._replace(total_samples=None, forgetting=0.0)
     if parameters.weighting != "posterior":
-        return update(parameters.replaced(options=options), None, data)
+        return update_inducing(parameters.replaced(options=options), None, data)
     rng = as_generator(parameters.random_state)
     state, rows = initialise(parameters, data, rng)
     options = options._replace(n_particles=len(state.particles.theta))
@@ -209,7 +211,7 @@ def fit_kernels(parameters, data):
     return with_results(state._replace(stream=stream), outcome)
 
 
-def update(parameters, state, data):
+def update_inducing(parameters, state, data):
     """The state after one call's rows; None stands for no rows before.
 
     While fewer rows than the kernel needs have come they are retained, and it is fitted anew to all

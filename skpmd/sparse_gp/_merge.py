@@ -8,6 +8,7 @@ import numpy as np
 
 from skpmd._base.merging import check_equal, refuse_copies
 from skpmd._base.steps import Records, Stream
+from skpmd.sparse_gp._model import NEAR
 
 # Rows that are approximated as they were in their shard are merged well where shards agree: random
 # shards were .3 to 1.1 away, and those sorted by their label 1.8 and more, at probabilities that
@@ -23,7 +24,7 @@ _FIX = (
 def refuse_neighbours(names):
     """ValueError where a process is not one of inducing inputs, by the names of approximations."""
     for k, name in enumerate(names):
-        if name in ("vecchia", "full_scale"):
+        if name in NEAR:
             raise ValueError(
                 f"estimators[{k}] has approximation_={name!r}, by neighbours, which retains its "
                 f"rows and has no natural parameters to add: {_FIX}."

@@ -24,6 +24,7 @@ from skpmd.engine.model import Model
 from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
+NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
 # Jitter of searches along gradients, which have the inverse of K_ZZ in them.
 SEARCH_JITTER = 1e-8
@@ -49,29 +50,19 @@ class InducingConditional(NamedTuple):
     direct: np.ndarray  # L^-T times it: covariances with Z times this are means of f.
 
 
-class Process(Model):
-    """A process whose kernel's hyperparameters are the particles; ``prior`` is a `HyperPrior`."""
-
-    df = None  # Degrees of freedom of Student noise.
-    n_processes = 1  # How many rows of the particles belong to one set of hyperparameters.
-
-    def sample_prior(self, rng, m):
-        """Draw m rows of hyperparameters."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log density of the hyperparameters."""
-        return self.prior.log_density(theta)
-
-
 def log_normal(y, mean, variance):
     """Log densities of rows of t targets (n, t), which have one variance each; shape (n,)."""
     squares = ((y - mean) ** 2).sum(axis=1)
     return -0.5 * (y.shape[1] * np.log(2.0 * np.pi * variance) + squares / variance)
 
 
-class SparseGP(Process):
-    """The process with a normal likelihood.
+def distance(one, other):
+    """How far the mean of v is from that of another q(v), in standard deviations of the first."""
+    return float(np.linalg.norm(one.factor.T @ (other.mean - one.mean)))
+
+
+class SparseGP(Model):
+    """The process with a normal likelihood, whose kernel's hyperparameters theta are the particles.
 
     The prior is that of theta, a `HyperPrior`. ``inducing`` (M, p) is the Z of all particles, and
     ``approximation`` is "dtc", "fitc" or "vfe", as in the module's text. ``jitter`` is that of
@@ -82,6 +73,9 @@ class SparseGP(Process):
 
     ``block_weighs`` is that of `skpmd.engine.model.Model`.
     """
+
+    df = None  # Degrees of freedom of Student noise.
+    n_processes = 1  # How many rows of the particles belong to one set of hyperparameters.
 
     def __init__(
         self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
@@ -106,6 +100,14 @@ class SparseGP(Process):
     def n_stored(self):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return self.n_inducing
+
+    def sample_prior(self, rng, m):
+        """Draw m rows of hyperparameters."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log density of the hyperparameters."""
+        return self.prior.log_density(theta)
 
     def log_likelihood(self, theta, batch):
         """Zero: the part that does not depend on u is in the block."""
@@ -337,8 +339,7 @@ class SparseGP(Process):
         It is the length of the difference over what it is on average for draws of q(v).
         """
         one, its = self.conditional(theta, block), self.conditional(theta, other)
-        gap = one.factor.T @ (its.mean - one.mean)
-        return float(np.linalg.norm(gap) / np.sqrt(gap.size))
+        return distance(one, its) / np.sqrt(one.mean.size)
 
     def known(self, conditional, V):
         """Of whitened rows, (M, n): squares of the columns add up to variances under q(u)."""

@@ -345,12 +345,18 @@ class VecchiaGP(SparseGP):
 
     def _left_together(self, theta, known, X, whitened, some):
         """As `_left`, of points given the same rows; covariances (k, k) in place of variances."""
-        sites, V = self.sites, known.whitened[some]
-        weights, left = weights_together(
-            self.covariance, theta, X - self.middle, sites.X[some] - self.middle,
-            known.noise[some], (whitened, V),
-        )  # fmt: skip
-        return whitened - weights @ V, weights @ sites.y[some], left
+        V, X, rows = known.whitened[some], X - self.middle, self.sites.X[some] - self.middle
+        pairs = ((rows, rows), (X, rows), (X, X))
+        K, cross, left = (self.covariance.cross(theta, *pair) for pair in pairs)
+        if self.n_inducing:
+            K -= V @ V.T
+            cross -= whitened @ V.T
+            left -= whitened @ whitened.T
+        K[np.diag_indices_from(K)] += known.noise[some]
+        weights = cho_solve((jittered_cholesky(K, 0.0), True), cross.T).T
+        taken = weights @ cross.T
+        left -= 0.5 * (taken + taken.T)
+        return whitened - weights @ V, weights @ self.sites.y[some], left
 
     def left_out(self, theta, rows):
         """Means (k, t) and variances (k,) of some rows' targets, given the nearest of all others.
@@ -382,25 +388,6 @@ def places_together(near):
     # Columns of all points' neighbours in turns: the nearest of each come first.
     ordered = near.T.ravel()
     return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
-
-
-def weights_together(covariance, theta, points, rows, noise, explained):
-    """Weights (k, n) of rows' targets in the means of points, and covariances (k, k) of these.
-
-    ``explained`` are values (k, M) of the points and (n, M) of the rows, whose products are what is
-    taken from covariances.
-    """
-    of_points, of_rows = explained
-    K, cross = covariance.cross(theta, rows, rows), covariance.cross(theta, points, rows)
-    left = covariance.cross(theta, points, points)
-    if of_rows.size:
-        K -= of_rows @ of_rows.T
-        cross -= of_points @ of_rows.T
-        left -= of_points @ of_points.T
-    K[np.diag_indices_from(K)] += noise
-    weights = cho_solve((jittered_cholesky(K, 0.0), True), cross.T).T
-    taken = weights @ cross.T
-    return weights, left - 0.5 * (taken + taken.T)
 
 
 def scaled_rows(term, X, middle):

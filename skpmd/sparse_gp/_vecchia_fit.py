@@ -65,7 +65,7 @@ def update_near(parameters, state, data):
     if retained.n_rows < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
         state = state._replace(model=state.model.of(sites), stream=stream, retained=retained)
-        return _with_inducing_if_asked(parameters, state)
+        return _completed(parameters, state)
     y = scaler.inverse_transform(sites.y)
     new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
@@ -171,7 +171,7 @@ def _with_particles(parameters, state):
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
         log_weights = _stacked(state.model, positions, scored)
     state = with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
-    return _with_inducing_if_asked(parameters, state)
+    return _completed(parameters, state)
 
 
 def _target(model, rows):
@@ -198,9 +198,10 @@ def _stacked(model, positions, rows):
 _SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_NUMBERS = 0.4, 1000, 3000, 100, 1 << 25
 
 
-def _with_inducing_if_asked(parameters, state):
-    is_asked = parameters.form.approximation == "full_scale"
-    return with_inducing(parameters, state) if is_asked else state
+def _completed(parameters, state):
+    """The state of neighbours, under "full_scale" with inducing inputs."""
+    is_full_scale = parameters.form.approximation == "full_scale"
+    return with_inducing(parameters, state) if is_full_scale else state
 
 
 @phase("pass with inducing inputs")

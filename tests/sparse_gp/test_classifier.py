@@ -219,7 +219,7 @@ def test_slope_of_the_evidence(kernel, monkeypatch):
     monkeypatch.setattr(evidence, "_INDUCING", 20)
     X, y = data(30)
     rows = Sample(X, y[:, None].astype(float), np.zeros(30), 1.0 + np.arange(30.0) % 2)
-    covariance = evidence.new_covariance(kernel, rows)
+    covariance = evidence.new_covariance(SparseGPClassifierPMD(kernel)._parameters().search, rows)
     log_prior = evidence.log_prior_of(kernel, kernel.theta)
     search = evidence.KernelSearch(covariance, rows, 1, 1e-8, log_prior)
     theta = kernel.theta + 0.1
