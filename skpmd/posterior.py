@@ -21,7 +21,7 @@ from skpmd._base.utils import (
 from skpmd._export import Variable, to_arviz, to_frame, to_html, to_xarray
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
-from skpmd.engine.diagnostics import MAX_K, heavy_tail
+from skpmd.engine.diagnostics import MAX_K, MAX_R_HAT, heavy_tail
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.particles import effective_sample_size, log_sum_exp, random_draws
 from skpmd.engine.particles import log_weights as normalised
@@ -32,7 +32,7 @@ from skpmd.proposals.fitted_density import FittedDensity
 _ROUNDS, _N_MASS = 100, 1 << 13
 _ROUNDING = 1e-6  # Of coordinates that sum to one.
 _UNAVAILABLE = "{} is not available: {}."
-_FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
+_FEW_DRAWS, _LARGE_SE = 100, 0.5
 
 
 class Posterior(WeightedDraws):
@@ -613,10 +613,6 @@ class Posterior(WeightedDraws):
         without = {"_kde": None, "_fitted": {}, "log_prior": None, "_needs_prior": needs}
         return {**self.__dict__, **without}
 
-    # What files of earlier versions do not have.
-    simplex, log_prior, concerns = None, None, ()
-    _needs_prior = False
-
     @property
     def lacks_prior(self) -> bool:
         """Whether ``log_prior`` was left out of a file, and has not been set again."""
@@ -704,10 +700,10 @@ def _findings(posterior):
 def _of_chains(posterior):
     """What R-hat says, or None."""
     r_hat = getattr(posterior, "r_hat", None)
-    if r_hat is None or r_hat <= _MAX_R_HAT:
+    if r_hat is None or r_hat <= MAX_R_HAT:
         return None
     return (
-        f"R-hat is {r_hat:.2f}, above {_MAX_R_HAT}: chains are at different places. Scale the "
+        f"R-hat is {r_hat:.2f}, above {MAX_R_HAT}: chains are at different places. Scale the "
         "columns, narrow the prior, or raise n_particles."
     )
 

@@ -10,7 +10,8 @@ import numpy as np
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.steps import Records
 from skpmd._typing import Array
-from skpmd.engine.diagnostics import MAX_K, evidence_of, heavy_tail, pareto_k
+from skpmd.engine.diagnostics import MAX_K, MAX_R_HAT, evidence_of, heavy_tail, pareto_k
+from skpmd.engine.importance import MAX_DISAGREEMENT
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -20,10 +21,9 @@ from skpmd.proposals.hmc import TARGET_ESS
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02
 # where there could be more below so many: the largest error of ten means is then .25 sds or so.
 _ENOUGH = 100.0
-# above this disagreement of proposals, in standard errors, and this error of a mean, in sds,
-_MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
-# above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
-_MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
+# above this error of a mean, in sds, and of chains below so many effective draws: a mean then errs
+# by a tenth of its sd.
+_MAX_ERROR, _MIN_DRAWS = 0.2, 100.0
 _OF_NUMBERS = "the effective sample size is", "Pareto k-hat is", "R-hat is", "posterior means may"
 _CAVEAT = "it is a product of {}, and no row has weighed it"
 _NO_ROW = (
@@ -312,7 +312,7 @@ def _of_weights(outcome, remedy):
             f"the particles have left out {outcome.findings.n_left_out} of the modes that a search "
             "has found: raise n_particles"
         )
-    if disagreement is not None and disagreement > _MAX_DISAGREEMENT:
+    if disagreement is not None and disagreement > MAX_DISAGREEMENT:
         reasons.append(
             f"the proposals disagree on the posterior mean by {disagreement:.1f} standard errors: "
             "raise n_particles"
@@ -322,9 +322,9 @@ def _of_weights(outcome, remedy):
 
 def _of_chains(outcome, remedy):
     chains, m, reasons = outcome.chains, len(outcome.particles.theta), []
-    if not chains.r_hat <= _MAX_R_HAT:
+    if not chains.r_hat <= MAX_R_HAT:
         reasons.append(
-            f"R-hat is {chains.r_hat:.4g} (above {_MAX_R_HAT}), so that the chains of the "
+            f"R-hat is {chains.r_hat:.4g} (above {MAX_R_HAT}), so that the chains of the "
             f"Hamiltonian moves do not agree: {remedy}"
         )
     if not chains.ess >= _MIN_DRAWS:

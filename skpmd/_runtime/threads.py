@@ -93,17 +93,16 @@ def each(function, items, worth=True):
     n_helpers = min(n, len(items)) - 1 if worth else 0
     if n_helpers < 1:
         return [_of(function, item) for item in items]
-    results, left, errors = [None] * len(items), deque(enumerate(items)), np.geterr()
+    results, left = [None] * len(items), deque(enumerate(items))
 
     def work():
         try:
-            with np.errstate(**errors):  # NumPy 1 has one for each thread.
-                while left:
-                    try:
-                        place, item = left.popleft()
-                    except IndexError:  # Another thread was faster.
-                        break
-                    results[place] = _of(function, item)
+            while left:
+                try:
+                    place, item = left.popleft()
+                except IndexError:  # Another thread was faster.
+                    break
+                results[place] = _of(function, item)
         except BaseException:
             left.clear()  # Nothing new is begun.
             raise

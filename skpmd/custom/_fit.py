@@ -17,7 +17,7 @@ from skpmd._runtime.call import phase
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import project
 from skpmd.engine.edges import Unbounded, edges, without_errors
-from skpmd.engine.importance import Proposal, normal, uniforms
+from skpmd.engine.importance import TAIL_DF, Proposal, normal, uniforms
 from skpmd.engine.kde import cholesky
 from skpmd.engine.mirror import log_joint, log_likelihood
 from skpmd.engine.model import Model
@@ -39,7 +39,7 @@ _STEPS, _NEAR, _MIN_CURVATURE = 6, 0.3, 0.3  # To the mode, in posterior sds.
 # Draws of the prior, from which searches for further modes begin, and powers of the likelihood.
 _N_DRAWS, _POWERS = 1000, (0.02, 0.2)
 _PER_TERM = 2  # The quadratic is found from so many values for each of its terms.
-_SHARES, _TAIL_DF = (0.75, 0.25), 5.0  # Of the proposals, the second of which has Student tails.
+_SHARES = 0.75, 0.25  # Of the proposals, the second of which has Student tails.
 _METHOD = "importance reweighting of proposals: a sample of rows"
 # With a smaller share of the draws effective the kernel density estimate rejuvenates them instead.
 _MIN_SHARE = 0.3
@@ -90,7 +90,7 @@ def _sampled(model, rows, options, rng):
     if moved is None:
         return none
     sample, chol = moved
-    proposals = Proposal(sample.centre, chol), Proposal(sample.centre, chol, _TAIL_DF)
+    proposals = Proposal(sample.centre, chol), Proposal(sample.centre, chol, TAIL_DF)
     return sample, (list(proposals), _SHARES)
 
 

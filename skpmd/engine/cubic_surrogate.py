@@ -11,12 +11,10 @@ import numpy as np
 
 from skpmd.engine import rejuvenation_error
 from skpmd.engine.particles import effective_sample_size, weights, whitened
-from skpmd.engine.polynomial import monomials, n_terms
+from skpmd.engine.polynomial import PER_TERM, POWER, monomials, n_terms
 
-_PER_TERM = 8  # A fit needs so many particles for each coefficient.
 _MIN_ESS = 20.0  # A fit needs so many effective particles where the step goes.
 _MAX_MISFIT = 0.25  # A worse root mean square misfit, in nats, is not trusted.
-_POWER = 0.5  # Flattened weights make the fit hold where q goes, not only where it is.
 
 
 class Cubic(NamedTuple):
@@ -37,13 +35,13 @@ def fit(particles, after, gaussian):
     The Gaussian is near q, for coordinates of order one.
     """
     theta, d = particles.theta, particles.theta.shape[1]
-    if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d, 3):
+    if np.isnan(particles.log_pi).any() or len(theta) < PER_TERM * n_terms(d, 3):
         return None
     if effective_sample_size(after.log_ratio) < _MIN_ESS:
         return None
     log_q = particles.log_ratio + particles.log_pi
     alive = log_q > -np.inf
-    root = np.sqrt(weights(_POWER * particles.log_ratio[alive]))
+    root = np.sqrt(weights(POWER * particles.log_ratio[alive]))
     terms = monomials(whitened(theta[alive], *gaussian), 3)
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]

@@ -13,6 +13,7 @@ from skpmd.engine.particles import log_sum_exp, log_weights, moments, weights
 
 # Above this k-hat averages over the particles are not to be trusted (Vehtari et al. 2024).
 MAX_K = 0.7
+MAX_R_HAT = 1.05  # Above this R-hat chains are at different places.
 # A weight of this many times the mean weight is visible in averages over the particles.
 _LARGE = 50.0
 # The number of draws, over all coordinates, that diagnostics of chains work on at a time.

@@ -27,7 +27,9 @@ from skpmd.engine.particles import (
     weights,
 )
 
+TAIL_DF = 5.0  # Degrees of freedom of what has the Student tails that bound weights.
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
+MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
 _LARGEST = 1e100  # No coordinate of a draw is larger.
 # Shares of each proposal, or of all together: they bound the weights where others are thin.

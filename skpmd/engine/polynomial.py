@@ -15,8 +15,8 @@ from scipy.linalg import solve_triangular
 from skpmd.engine.particles import weights, whitened
 
 _MAX_DEGREE = 4
-_PER_TERM = 8  # A fit needs so many particles for each coefficient.
-_POWER = 0.5  # Flattened weights make the fit hold where further data lead to.
+PER_TERM = 8  # A fit needs so many particles for each coefficient.
+POWER = 0.5  # Flattened weights make the fit hold where further data lead to.
 _WITHIN = 0.999  # Beyond this share of the particles the polynomial stays as it is there.
 
 
@@ -39,7 +39,7 @@ def n_terms(d, degree):
 
 def degree_for(m, d):
     """The degree that m particles of d coordinates are enough for, None where it is below three."""
-    return next((k for k in (_MAX_DEGREE, 3) if _PER_TERM * n_terms(d, k) <= m), None)
+    return next((k for k in (_MAX_DEGREE, 3) if PER_TERM * n_terms(d, k) <= m), None)
 
 
 def monomials(u, degree):
@@ -68,7 +68,7 @@ def fit(theta, log_weights, values, mean, chol):
     degree = degree_for(m, d)
     if degree is None:
         return None
-    root = np.sqrt(weights(_POWER * log_weights[known]))
+    root = np.sqrt(weights(POWER * log_weights[known]))
     u = whitened(theta, mean, chol)
     radius = float(np.quantile(np.linalg.norm(u, axis=1), _WITHIN))
     terms = monomials(_within(u, radius), degree)

@@ -3,11 +3,10 @@
 import numpy as np
 
 from skpmd.engine import kde
-from skpmd.engine.importance import Proposal, draw, log_density
+from skpmd.engine.importance import TAIL_DF, Proposal, draw, log_density
 from skpmd.engine.particles import Particles, Rejuvenated, resample
 
 DEFENSIVE_SHARE = 0.05  # This share of the particles is defensive in a substep and in reweighting.
-_DEFENSIVE_DF = 5.0
 
 
 def rejuvenate_by_kernels(
@@ -84,4 +83,4 @@ def _defensive_component(estimate):
     draws varies enough by itself.
     """
     width = 1.0 + 2.0 / np.sqrt(len(estimate.mean))
-    return Proposal(estimate.mean, width * estimate.covariance_factor, _DEFENSIVE_DF)
+    return Proposal(estimate.mean, width * estimate.covariance_factor, TAIL_DF)

@@ -60,17 +60,15 @@ _TEXTS = {
         figure_ : matplotlib Figure
             Figure that holds the axes.
         """,
+    "<drawing>": """
+        <ax>
+        **plot_options : dict
+            Further arguments of `plot`.
+        """,
     "<ax>": """
         ax : matplotlib Axes or array of them, default=None
             Axes to draw in. A single one is divided where there are several panels, and an array
             has one for each panel. By default those of a new figure.
-        """,
-    "<drawing>": """
-        ax : matplotlib Axes or array of them, default=None
-            Axes to draw in. A single one is divided where there are several panels, and an array
-            has one for each panel. By default those of a new figure, as large as what is in it.
-        **plot_options : dict
-            Further arguments of `plot`.
         """,
 }
 _RETURNS = "Returns\n-------\n{}\n    {}\n\n"

@@ -20,7 +20,7 @@ from skpmd._runtime.call import counted, out_of_time, tick
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.edges import without_errors
-from skpmd.engine.importance import Proposal
+from skpmd.engine.importance import TAIL_DF, Proposal
 from skpmd.engine.particles import (
     Particles,
     Rejuvenated,
@@ -46,7 +46,6 @@ _JUMP = 0.1  # This share of differences are taken whole.
 _SOME = (1.0, 0.5)  # Shares of the coordinates that move, and a few, are equally likely.
 _FEW = 1.5
 MAX_COMPONENTS, _ITERATIONS = 5, 10  # Of the mixture, and of its fit.
-_TAIL_DF = 5.0  # Of its tails.
 _EACH_COMPONENT = 10.0  # A component has so many effective particles a coordinate.
 _TOL = 1e-4
 _NARROWEST, _JITTER = 1e-3, 1e-9  # Of components and of the whole, in units of the whole.
@@ -300,7 +299,7 @@ def student_mixture(theta, log_weights, rng, max_components=10, max_iter=30):
     n_components = int(np.clip(ess / (_EACH_COMPONENT * d), 1, max_components))
     shares, means, roots = _fitted(white, w, ess, _clusters(white, w, n_components, rng), max_iter)
     parts = [
-        Proposal(mean + chol @ one, chol @ root, _TAIL_DF)
+        Proposal(mean + chol @ one, chol @ root, TAIL_DF)
         for one, root in zip(means, roots, strict=True)
     ]
     return parts, shares
@@ -346,8 +345,8 @@ def _fitted(white, w, ess, responsibility, max_iter):
             axis=1,
         )
         terms = np.log(shares) - [np.log(np.diag(root)).sum() for root in roots]
-        terms = terms - 0.5 * (_TAIL_DF + d) * np.log1p(squares / _TAIL_DF)
-        nearness = (_TAIL_DF + d) / (_TAIL_DF + squares)
+        terms = terms - 0.5 * (TAIL_DF + d) * np.log1p(squares / TAIL_DF)
+        nearness = (TAIL_DF + d) / (TAIL_DF + squares)
         total = np.logaddexp.reduce(terms, axis=1)
         responsibility, mean_log = np.exp(terms - total[:, None]), w @ total
         if mean_log - last < _TOL:

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.importance import Proposal, along, mixture_log_density
+from skpmd.engine.importance import TAIL_DF, Proposal, along, mixture_log_density
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.variational import Gaussian
 from skpmd.proposals.optima import arms, optima, scales
 from skpmd.proposals.ridge import ridges
 
-EACH = 2  # An optimum has so many components,
-_TAIL_DF = 5.0  # and the second has Student tails.
+EACH = 2  # An optimum has so many components, the second of which has Student tails.
 _SKEWED, _PLAIN = 0.6, 0.4  # Shares of the two.
 _MIN_MASS = 0.02  # Each optimum has this share of the draws, at least.
 # In more dimensions a Hessian takes longer than what it gains, by values and by gradients.
@@ -169,7 +168,7 @@ def _of_optimum(log_joint, optimum):
     skewed = Proposal(mean, chol)
     if len(mean) <= _MAX_SLICES:
         skewed = along(mean, axes * lengths, np.arange(len(mean)), log_joint)
-    components = [skewed, Proposal(mean, chol, _TAIL_DF)]
+    components = [skewed, Proposal(mean, chol, TAIL_DF)]
     return components, optimum.log_mass + np.log([_SKEWED, _PLAIN])
 
 

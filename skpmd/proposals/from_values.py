@@ -29,7 +29,7 @@ from skpmd._runtime.call import counted, out_of_time, tick
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import differences, finds_more, moments_and_errors
 from skpmd.engine.edges import Unbounded, edges, without_errors
-from skpmd.engine.importance import Proposal, since, widened
+from skpmd.engine.importance import TAIL_DF, Proposal, since, widened
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import draw_prior, equally_weighted
 from skpmd.engine.variational import Gaussian
@@ -73,7 +73,6 @@ _REFITS, _FEW_REFITS = 8, 2
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
 # In more coordinates they must agree with the particles twice as closely, or find more.
 _STRICT = 0.5
-_WIDE_DF = 5.0  # Of the one that is as wide as the prior.
 
 _UNSEEN = (
     "draws of the prior see a part of the posterior where there are no particles: raise n_particles"
@@ -414,7 +413,7 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
     """
     draws, task = task.draws.theta, task._replace(draws=task.draws.with_steps(steps.outcome))
     centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
-    parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
+    parts, shares = [Proposal(centre, spread, TAIL_DF)], [np.array([_OF_PRIOR])]
     for of_way, of_each in steps.on_the_way:
         parts = parts + of_way
         shares.append(_OF_WAY / len(steps.on_the_way) * of_each)

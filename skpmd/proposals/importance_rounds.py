@@ -9,7 +9,14 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import heavy_tail, moments_and_errors, pareto_k
-from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
+from skpmd.engine.importance import (
+    MAX_DISAGREEMENT,
+    ProposalDraws,
+    adapted,
+    disagreement,
+    even_counts,
+    pooled,
+)
 from skpmd.engine.loop import Findings, Outcome, resumable
 from skpmd.engine.particles import effective_sample_size
 from skpmd.proposals.fitted_proposals import EACH, Proposals
@@ -21,7 +28,6 @@ _HOPELESS = 0.01  # After two rounds with a smaller share effective there is no 
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
 # With a smaller share effective, and fewer draws, or a heavy tail, weights have failed.
 _MIN_SHARE, _ENOUGH = 0.05, 1000.0
-_MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
 OF_STEPS = "particles of steps"
@@ -148,7 +154,7 @@ def weighed(task, found, rng, done, before=None):
         return None, draws
     if before is not None:  # Its density is that of all mixtures.
         found = found._replace(shares=draws.counts / draws.counts.sum())
-    if found.complete and (last.findings.disagreement or 0.0) <= _MAX_DISAGREEMENT:
+    if found.complete and (last.findings.disagreement or 0.0) <= MAX_DISAGREEMENT:
         thin = task.draws.thin(found.log_density, last, MISSED_NATS)
         if not misses(last, thin):
             done.append(Weighed(found, last, thin))

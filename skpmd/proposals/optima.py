@@ -33,7 +33,7 @@ _SAME = 0.5  # Optima that are closer than this, in standard deviations, are one
 # So many points of searches may be asked for a normal that crosses others there; each is worth
 # its proposals with such a share of the mass, where the density is at most so many nats lower than
 # its own at its mean. Others explain what has Student tails around them.
-_MAX_ARMS, _MIN_ARM, _CLOSE, _WIDE_DF = 20, 0.01, 0.5, 5.0
+_MAX_ARMS, _MIN_ARM, _CLOSE = 20, 0.01, 0.5
 _MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
 # Images of one optimum have the same value to so many nats, and there are at most so many optima
 # with them.
@@ -209,7 +209,7 @@ def arms(found, path, derivatives):
 
 def _wide(optimum, places):
     """Log of an optimum's mass times a Student density there, (k,)."""
-    proposal = importance.Proposal(*optimum.gaussian, _WIDE_DF)
+    proposal = importance.Proposal(*optimum.gaussian, importance.TAIL_DF)
     return optimum.log_mass + importance.log_density(proposal, places)
 
 

@@ -104,8 +104,8 @@ DEFECTS = [
     Defect(
         "one Axes that is given is left and a new figure drawn",
         "plot/_common.py",
-        "return inner.subplots(squeeze=False, **options), ax.figure",
-        "return many_axes(None, shape, size, **options)",
+        "axes = inner.subplots(squeeze=False, **options)",
+        'axes = matplotlib("figure").Figure().subplots(*shape, squeeze=False)',
         "plot/test_common.py",
     ),
     Defect(
