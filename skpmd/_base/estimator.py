@@ -33,8 +33,7 @@ from skpmd._base.validation import (
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
-from skpmd._rows.blocks import refuse_dates
-from skpmd._rows.table import BlockTable
+from skpmd._rows.table import BlockTable, refuse_dates
 from skpmd._runtime.call import Call, current, during
 from skpmd._runtime.display import hearing_of_kernels, listeners_of
 from skpmd._runtime.threads import threads

@@ -20,9 +20,9 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from skpmd._rows.blocks import OF_DATES, Blocks
+from skpmd._rows.blocks import Blocks
 from skpmd._rows.rows import ones
-from skpmd._rows.table import BlockTable, group_size, is_in_memory, limits
+from skpmd._rows.table import OF_DATES, BlockTable, group_size, is_in_memory, limits
 from skpmd._typing import Method
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from skpmd._rows.blocks import Block, Blocks, Parts, refuse_dates
+from skpmd._rows.blocks import Block, Blocks, Parts
+from skpmd._rows.table import refuse_dates
 
 _ROWS = 1 << 16  # Of a table in memory, or of a memory-mapped one, that are converted at a time.
 

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from sklearn.utils import check_array
 from sklearn.utils.validation import _get_feature_names
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
     "read again and again"
 )
-OF_DATES = "Give dates as numbers, such as days since the first: (x - x.min()).dt.days"
 _NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
 
@@ -131,50 +129,6 @@ class Parts:
 
     def __getitem__(self, i):
         return self._read(self._places[i])
-
-
-def refuse_dates(name, values):
-    """TypeError where an array, or a column of a data frame, holds dates or durations.
-
-    As numbers they would be nano- or microseconds, whichever their type counts.
-    """
-    of_column = ""
-    if hasattr(values, "columns") and hasattr(values, "dtypes"):
-        kinds = zip(values.columns, values.dtypes, strict=True)
-        column = next((one for one, dtype in kinds if _is_time(dtype)), None)
-        if column is None:
-            return
-        of_column = f". The first such column of {name} is {column!r}"
-    elif not _is_time(getattr(values, "dtype", None)):
-        return
-    raise TypeError(
-        f"{name} cannot be read as an array of numbers: it holds dates or durations{of_column}. "
-        f"{OF_DATES}."
-    )
-
-
-def _is_time(dtype):
-    """Whether a dtype of NumPy, pandas or Polars is one of dates or durations."""
-    if hasattr(dtype, "is_temporal"):
-        return dtype.is_temporal()
-    return getattr(dtype, "kind", None) in ("m", "M")
-
-
-def as_rows(X, dtype=(np.float64, np.float32)):
-    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
-    refuse_dates("X", X)
-    try:
-        return check_array(
-            X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
-            ensure_min_samples=0, input_name="X",
-        )  # fmt: skip
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        raise ValueError(
-            f"Blocks of X hold numbers alone, and {error}: make numbers of words, and integers of "
-            "labels of groups, or fit X in memory (of Dask, X.compute())."
-        ) from error
 
 
 def column_names_of(block):

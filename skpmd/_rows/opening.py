@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skpmd._rows.arrow import ArrowBlocks
-from skpmd._rows.blocks import Block, Blocks, as_rows, of_file
+from skpmd._rows.blocks import Block, Blocks, of_file
 from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from skpmd._rows.table import (
     BlockTable,
     are_few,
+    as_rows,
     group_size,
     is_in_memory,
     joined_column,

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_array
 
-from skpmd._rows.blocks import as_rows, column_names_of
+from skpmd._rows.blocks import column_names_of
 
+OF_DATES = "Give dates as numbers, such as days since the first: (x - x.min()).dt.days"
 # Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
 # group has so many blocks.
 _BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
@@ -384,3 +386,47 @@ def joined_column(found, name):
                 f"{np.shape(part)}: it needs one for each row."
             )
     return np.concatenate([np.asarray(part) for part in parts])
+
+
+def refuse_dates(name, values):
+    """TypeError where an array, or a column of a data frame, holds dates or durations.
+
+    As numbers they would be nano- or microseconds, whichever their type counts.
+    """
+    of_column = ""
+    if hasattr(values, "columns") and hasattr(values, "dtypes"):
+        kinds = zip(values.columns, values.dtypes, strict=True)
+        column = next((one for one, dtype in kinds if _is_time(dtype)), None)
+        if column is None:
+            return
+        of_column = f". The first such column of {name} is {column!r}"
+    elif not _is_time(getattr(values, "dtype", None)):
+        return
+    raise TypeError(
+        f"{name} cannot be read as an array of numbers: it holds dates or durations{of_column}. "
+        f"{OF_DATES}."
+    )
+
+
+def _is_time(dtype):
+    """Whether a dtype of NumPy, pandas or Polars is one of dates or durations."""
+    if hasattr(dtype, "is_temporal"):
+        return dtype.is_temporal()
+    return getattr(dtype, "kind", None) in ("m", "M")
+
+
+def as_rows(X, dtype=(np.float64, np.float32)):
+    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
+    refuse_dates("X", X)
+    try:
+        return check_array(
+            X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
+            ensure_min_samples=0, input_name="X",
+        )  # fmt: skip
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(
+            f"Blocks of X hold numbers alone, and {error}: make numbers of words, and integers of "
+            "labels of groups, or fit X in memory (of Dask, X.compute())."
+        ) from error

@@ -20,8 +20,8 @@ from skpmd._base.utils import (
     check_probabilities,
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
-from skpmd._rows.blocks import refuse_dates
 from skpmd._rows.by_block import of_all_rows, row_by_row
+from skpmd._rows.table import refuse_dates
 from skpmd._runtime.threads import each
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike, RandomState
 from skpmd.predictive import NormalMixture, Uncertainty
