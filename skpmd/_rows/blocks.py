@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from sklearn.utils.validation import _get_feature_names
 
 PROTOCOL = (
     "give skpmd.data.Blocks of a sequence whose items, X, (X, y) or (X, y, sample_weight), can be "
@@ -129,8 +128,3 @@ class Parts:
 
     def __getitem__(self, i):
         return self._read(self._places[i])
-
-
-def column_names_of(block):
-    """Names of the columns of a block, or None."""
-    return _get_feature_names(block.X) if block.names is None else block.names

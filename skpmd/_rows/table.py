@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
-
-from skpmd._rows.blocks import column_names_of
+from sklearn.utils.validation import _get_feature_names
 
 OF_DATES = "Give dates as numbers, such as days since the first: (x - x.min()).dt.days"
 # Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
@@ -430,3 +429,8 @@ def as_rows(X, dtype=(np.float64, np.float32)):
             f"Blocks of X hold numbers alone, and {error}: make numbers of words, and integers of "
             "labels of groups, or fit X in memory (of Dask, X.compute())."
         ) from error
+
+
+def column_names_of(block):
+    """Names of the columns of a block, or None."""
+    return _get_feature_names(block.X) if block.names is None else block.names

@@ -112,7 +112,7 @@ def may_import_scikit_learn(name):
     family, file = layer(name), name.rpartition(".")[2]
     numerical = file.startswith(("_model", "_kernels")) or file in NUMERICAL.get(family, "").split()
     if family in ("_runtime", "engine", "proposals", "_rows"):
-        return name == "skpmd._rows.blocks"  # It checks arrays, as scikit-learn does.
+        return name == "skpmd._rows.table"  # It checks arrays, as scikit-learn does.
     return not numerical
 
 
@@ -160,8 +160,8 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
         ("skpmd._base.utils", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
         ("skpmd._rows.rows", "from skpmd._base import steps", {"skpmd._base.steps"}),
-        ("skpmd._rows.table", "from sklearn.utils import check_array", {"sklearn.utils"}),
-        ("skpmd._rows.blocks", "from sklearn.utils import check_array", set()),
+        ("skpmd._rows.blocks", "from sklearn.utils import check_array", {"sklearn.utils"}),
+        ("skpmd._rows.table", "from sklearn.utils import check_array", set()),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),
         ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
