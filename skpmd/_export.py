@@ -42,7 +42,7 @@ def named_by_columns(posterior, columns):
     It stays as it is where none of its axes are columns, or these are not so many.
     """
     variables = getattr(posterior, "variables", None) or {}
-    coef = variables.get("coef") or variables.get("b")
+    coef = variables.get("coef")
     if coef is None or "feature" not in coef.dims or coef.columns.shape[-1] != len(columns):
         return posterior
     known, new = posterior.coords["feature"], [str(one) for one in columns]
