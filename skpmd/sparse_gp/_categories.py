@@ -207,7 +207,7 @@ def _shape(X):
 def refuse_kernel_without(kernel, categories, names):
     """ValueError where a user's kernel would take codes of categories for numbers."""
     known = sorted({j for one in _leaves(kernel) for j in getattr(one, "categorical", ())})
-    if kernel is None or known == list(categories.places):
+    if known == list(categories.places):
         return
     columns = [names[j] if names else j for j in categories.places]
     found = f"X has the columns {columns} of categories" if columns else "X has no such columns"

@@ -68,9 +68,12 @@ class ProcessResults(ParticleResults):
 
     def _encoded(self, X, before=None):
         """The rows of a fit with codes of their categories, and these; ``before`` is the state."""
-        known = before.categories if before else Categories.of(X, self.categorical_features)
-        refuse_kernel_without(self.kernel, known, list(getattr(X, "columns", ())))
-        return known.encoded(X, learns=True)
+        known, requested = before.categories if before else Categories(), self.categorical_features
+        if before is None and (hasattr(X, "columns") or not isinstance(requested, str)):
+            known = Categories.of(X, requested)
+        if self.kernel is not None:
+            refuse_kernel_without(self.kernel, known, list(getattr(X, "columns", ())))
+        return known.encoded(X, learns=True) if known.places else (X, known)
 
     @result
     def kernel_(self) -> Any:

@@ -56,7 +56,12 @@ EXCEPTIONS = {
     ("skpmd/sparse_gp/_vecchia_evidence.py", "_through"): "searches that go on from others: what "
     "they are, what they have come to, and rows of two kinds",
 }
-_OF_THE_LOOP = {("engine/loop.py", "drive"), ("engine/loop.py", "resumable")}
+_CALLING_BACK = {
+    ("engine/loop.py", "drive"),
+    ("engine/loop.py", "resumable"),
+    ("engine/loop.py", "states"),  # Of `stage`, whose only state is what a function returns.
+    ("_rows/table.py", "mapped"),
+}
 _LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER, tokenize.ENCODING,
@@ -197,7 +202,7 @@ def trace(fit):
 def _runs_what_it_is_given(code, package):
     """Whether a function maps or sums another, or takes the states of a method one by one."""
     name = code.co_filename.removeprefix(package + "/")
-    return name == "_runtime/threads.py" or (name, code.co_name) in _OF_THE_LOOP
+    return name == "_runtime/threads.py" or (name, code.co_name) in _CALLING_BACK
 
 
 def main(arguments=None):
