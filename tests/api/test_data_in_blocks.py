@@ -405,7 +405,7 @@ def mean_by_name(theta, X):
 
 @pytest.mark.parametrize("n", [90, 300])  # In memory, and not.
 @pytest.mark.parametrize("kind", ["frames", "arrow", "dask"])
-def test_functions_of_rows_get_frames_wherever_rows_are(kind, n):
+def test_functions_of_rows_get_frames_wherever_rows_are(kind, n, monkeypatch):
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     table = pandas.DataFrame({"age": rng.normal(size=n), "dose": rng.normal(size=n)})
@@ -424,6 +424,9 @@ def test_functions_of_rows_get_frames_wherever_rows_are(kind, n):
     elif kind == "dask":
         X = pytest.importorskip("dask.dataframe").from_pandas(table, npartitions=2)
         target = y
+        import dask
+
+        monkeypatch.setitem(dask.config.config, "scheduler", "synchronous")  # No threads are left.
     found = model.fit(X, target)
     assert list(found.feature_names_in_) == ["age", "dose"]
     np.testing.assert_allclose(found.posterior_.mean(), expected.posterior_.mean(), rtol=1e-8)
