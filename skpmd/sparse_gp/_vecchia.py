@@ -139,8 +139,8 @@ class VecchiaGP(SparseGP):
 
     def under(self, covariance):
         """The same rows and neighbours under another covariance."""
-        model = copy.copy(self)
-        model.covariance = covariance
+        model = copy.copy(self)  # Which is as `__getstate__` says.
+        model.covariance, model._known = covariance, self._known
         return model
 
     def with_inducing(self, inducing, jitter):
