@@ -35,7 +35,7 @@ def rows():
     ("model", "advice"),
     [
         (BayesianLogisticRegressionPMD(), "OneHotEncoder"),
-        (SparseGPRegressorPMD(), "OneHotEncoder"),
+        (SparseGPRegressorPMD(), "taken as categories if their dtype"),
         (GaussianMixturePMD(2), "Leave out columns of words"),
         (LDATopicModelPMD(2), "CountVectorizer"),
     ],
