@@ -21,13 +21,15 @@ def write(folder, name, code, seconds):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Results of three studies, two of them old, and none of a fourth."""
-    names = dict.fromkeys(["theory", "stream", "labels", "price"], "text")
+    names = dict.fromkeys(["theory", "stream", "densities", "price"], "text")
     monkeypatch.setattr(studies, "discover", lambda: names)
-    monkeypatch.setattr(studies, "quoted", lambda: {"stream": ["README.md"], "labels": ["a.rst"]})
+    monkeypatch.setattr(
+        studies, "quoted", lambda: {"stream": ["README.md"], "densities": ["a.rst"]}
+    )
     monkeypatch.setattr(provenance, "code_digests", lambda module: CODE)
     write(tmp_path, "theory", CODE, 1.0)
     write(tmp_path, "stream", {**CODE, "skpmd.two": "1b"}, 120.0)
-    write(tmp_path, "labels", {"skpmd.three": "0c"}, 60.0)
+    write(tmp_path, "densities", {"skpmd.three": "0c"}, 60.0)
     return tmp_path
 
 
@@ -36,10 +38,10 @@ def test_stale_results_are_listed_with_what_quotes_them(folder, capsys):
     lines = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         ["stream", "1", "modules", "changed", "abc          README.md"],
-        ["labels", "3", "modules", "changed", "abc          a.rst"],
+        ["densities", "3", "modules", "changed", "abc          a.rst"],
         ["price", "no", "results", "not", "quoted"],
     ]
-    for name in ("stream", "labels"):
+    for name in ("stream", "densities"):
         write(folder, name, CODE, 1.0)
     assert main.main(["--stale", "--out", str(folder)]) == 0  # what nobody quotes may be old
     write(folder, "price", CODE, 1.0)
@@ -56,14 +58,14 @@ def test_all_runs_the_cheapest_first_and_goes_on_after_failures(folder, capsys, 
         ran.append(command[3])
         if command[3] not in breaks:
             write(folder, command[3], CODE, 1.0)
-        return SimpleNamespace(returncode=int(command[3] != "labels"))
+        return SimpleNamespace(returncode=int(command[3] != "densities"))
 
     monkeypatch.setattr(subprocess, "run", run)
     command = ["--all", "--data", "DIR", "--jobs", "2", "--out", str(folder)]
     assert main.main(command) == 1
-    assert ran == ["labels", "stream", "price"]
+    assert ran == ["densities", "stream", "price"]
     said = capsys.readouterr().out.splitlines()
-    assert "== labels, 1 of 3: 1.0 min" in said and "== price, 3 of 3: time unknown" in said
+    assert "== densities, 1 of 3: 1.0 min" in said and "== price, 3 of 3: time unknown" in said
     assert said[-3:] == ["Ran 2 of 3 studies.", "Failed: stream", "Targets not met: price"]
     ran.clear()
     breaks.clear()

@@ -91,7 +91,7 @@ def test_integrals_and_moments_are_those_of_a_grid(sds):
     theta, (effects, z, log_weight) = theta_of(model, sds), grid(sds)
     chosen = integrals(model, theta, batch)[0]
     model._rule = rules_of(2).n - 1
-    best, _, _, moments = integrals(model, theta, batch, 2)
+    best, _, _, _, moments = integrals(model, theta, batch, 2)
     for i in range(2):
         for g in range(4):
             log_share = density(model, theta[i], batch, g, effects) + log_weight

@@ -250,7 +250,7 @@ def truth(make, X, y, path, n_particles):
             return kept
     from skpmd.proposals import control_variates
 
-    with mock.patch.object(control_variates, "_FEWEST", np.inf):
+    with mock.patch.object(control_variates, "FEWEST", np.inf):
         model, _, _ = fitted(make, X, y, n_particles=n_particles, random_state=99)
     made = Truth(*moments(model), float(model.diagnostics_["ess"]), weighed_by(model), expected)
     if path is not None:
