@@ -110,8 +110,11 @@ def gates(rows):
     some, dummies = mean_of(rows, "pmd some", "nlpd"), mean_of(rows, "one-hot some", "nlpd")
     cpu, other = mean_of(rows, "pmd some", "cpu"), mean_of(rows, "one-hot some", "cpu")
     ahead = sum(own[name] < trees[name] for name in own)
+    default = mean_of(rows, "trees", "rmse")
     ratios = [cpu[name] / other[name] for name in cpu]
     return [
+        Gate("data sets ahead of trees by default by RMSE",
+             sum(own[name] < default[name] for name in own), AHEAD, ">="),
         Gate("data sets ahead of chosen trees by RMSE", ahead, AHEAD, ">="),
         Gate("most behind columns of zeros and ones, nats",
              max(some[name] - dummies[name] for name in some), BEHIND),
