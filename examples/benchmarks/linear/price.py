@@ -248,6 +248,7 @@ def truth(make, X, y, path, n_particles):
             kept = Truth(**{key: archive[key][()] for key in archive.files})
         if np.allclose(kept.fingerprint, expected, rtol=1e-6, atol=1e-8):
             return kept
+    import skpmd.linear  # noqa: F401 - what is imported while the number is another keeps that.
     from skpmd.proposals import control_variates
 
     with mock.patch.object(control_variates, "FEWEST", np.inf):
