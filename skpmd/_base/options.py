@@ -75,8 +75,8 @@ TEXTS = {
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState or None, default=None
-        Source of randomness.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same result.
     verbose : int, default=0
         1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
         number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line

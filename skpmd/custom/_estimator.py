@@ -287,20 +287,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Seconds after which `fit` ends at its next complete state: a round of reweighting, a check
         of chains or a step, after the search for optima. A ``ConvergenceWarning`` says so. A step
         of `partial_fit` is always completed.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
-    n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+    <running>
 
     Attributes
     ----------

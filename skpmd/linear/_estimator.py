@@ -117,6 +117,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, RowStatements, LinearClass
         those of any of these rows, and rows whose most probable class is uncertain, are averaged
         over all particles. With 0, or if this accuracy is not reached, all rows are.
     <calls>
+    <running>
     groups : str, int or list of one, default=None
         Column of X, by its name or place, with the label of each row's group: strings, categories
         or integers, or nothing where a group is missing. Each group has an intercept of its own on

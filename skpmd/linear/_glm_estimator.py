@@ -101,6 +101,7 @@ default="normal"
     <proposals>
     <particles>
     <calls>
+    <running>
 
     Attributes
     ----------

@@ -75,6 +75,7 @@ class BayesianOrdinalClassifierPMD(OrdinalPredictions, RowStatements, LinearClas
     <proposals>
     <particles>
     <calls>
+    <running>
 
     Attributes
     ----------

@@ -112,24 +112,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ProcessResul
     forgetting : float in [0, 0.2], default=0.0
         The same as a share: the fraction of the past that each new row discounts, which is
         1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
-    prior : SparseGPClassifierPMD, default=None
-        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
-        must be the same. The fit continues from its state, random numbers included, as
-        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
-        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
+    <prior>
     max_time : float or None, default=None
         Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state.
         The search for a kernel gets half of this time and ends at the best kernel so far; at least
         one iteration over all rows follows. A ``ConvergenceWarning`` says so.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress, and from which the same fit continues after a crash;
-        it can run code when it is read. See `SparseGPRegressorPMD`.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. No digit of a result depends on it.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress.
+    <running>
 
     Attributes
     ----------

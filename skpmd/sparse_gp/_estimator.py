@@ -238,29 +238,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     n_targets : int or None, default=None
         Number of columns of y, for predictions before `fit`.
-    prior : SparseGPRegressorPMD, default=None
-        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
-        must be the same. The fit continues from its state, random numbers included, as
-        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
-        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
+    <prior>
     max_time : float or None, default=None
         Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state.
         Searches for a kernel get half of this time and end at the best kernel so far; all rows are
         added in any case. A ``ConvergenceWarning`` says so.
-    checkpoint : str, path-like or None, default=None
-        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
-        parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. It can run code when it is read, so use none
-        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
-    n_jobs : int or None, default=None
-        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
-        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
-    random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same result.
-    verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
-        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
-        per second.
+    <running>
 
     Attributes
     ----------

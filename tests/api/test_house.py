@@ -305,7 +305,7 @@ def test_the_loop_alone_knows_of_checkpoints():
     found = {name for name, module in modules().items() if any(knows_of_checkpoints(module))}
     found = {name for name in found if not name.startswith("skpmd._base.")}
     parameters = {estimator.__module__ for estimator in ESTIMATORS}
-    assert found == {LOOP, "skpmd.persistence", "skpmd.linear._texts", *parameters}
+    assert found == {LOOP, "skpmd.persistence", *parameters}
     for name in parameters:
         nodes = [*knows_of_checkpoints(modules()[name])]
         known = {"checkpoint", "self.checkpoint", "checkpoint=None"}

@@ -22,7 +22,8 @@ def tree(tmp_path, monkeypatch):
         "skpmd/one/_fit.py": "from skpmd import typed\nfrom skpmd.common import step\nA = step\n",
         "skpmd/two.py": "B = 1\n",
         "skpmd/typed.py": "if TYPE_CHECKING:\n    from skpmd.two import B\n",
-        "skpmd/common.py": '"""Text."""\n\n\ndef step():\n    """More."""\n    return 1  # Why.\n',
+        "skpmd/common.py": '"""Text."""\n\n\ndef step():\n    """More."""\n    return 1  # Why.\n'
+        'TEXTS = {"<more>": "Of all."}\n',
         "examples/__init__.py": "",
         "examples/study.py": "from .helper import fit\n",
         "examples/helper.py": "def fit():\n    import skpmd\n    return skpmd.A\n",
@@ -70,6 +71,7 @@ def test_words_change_no_digest_and_code_does(tree):
     before = provenance.code_digests("examples.study")
     rewrite(tree / "skpmd/common.py", "Text.", "Other text.")
     rewrite(tree / "skpmd/common.py", "# Why.", "# Why not.")
+    rewrite(tree / "skpmd/common.py", "Of all.", "Of most.")
     rewrite(tree / "skpmd/two.py", "1", "2")  # not of this study
     assert provenance.changed("examples.study", before) == []
     rewrite(tree / "skpmd/common.py", "return 1", "return 2")

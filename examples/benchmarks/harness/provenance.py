@@ -1,8 +1,9 @@
 """Where a result comes from: commit, machine, versions, and the code that was measured.
 
 The code that a study measures is known by digests, one for each module of skpmd that the study
-reaches by its imports. They leave out comments and docstrings, which change no figure. So a page
-can say of a study that is older than the code it measures which modules have changed since.
+reaches by its imports. They leave out comments, docstrings and texts that docstrings are filled
+with, which change no figure. So a page can say of a study that is older than the code it measures
+which modules have changed since.
 """
 
 import ast
@@ -42,6 +43,7 @@ PACKAGES = (
 # What every study reaches by `import skpmd` alone: names that make up the package, no algorithm.
 _FACADE = "skpmd"
 _RELEASE = "skpmd._base.version"  # It changes with each release, and no figure with it.
+_TEXTS = ("TEXTS", "_TEXTS")  # Names of what docstrings are filled with.
 
 
 def versions():
@@ -138,6 +140,8 @@ def _without_docstrings(tree):
 
 
 def _is_text(node):
+    if isinstance(node, ast.Assign):
+        return getattr(node.targets[0], "id", None) in _TEXTS
     return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
 
 
