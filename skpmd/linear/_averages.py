@@ -44,7 +44,7 @@ _NODES = 256, 512, 1024  # Quasi-random ones, for more.
 # another of these, with their own mean logits and with those of a tie, where most is open. There
 # they may be off by so much of the tolerance: others are further off than these, but hardly any
 # than at a tie. At so many times that no number of nodes mends it.
-_ROWS, _FEWEST_ROWS, _SHARE, _SHARE_AT_TIE, _HOPELESS = 1000, 100, 0.5, 0.9, 3.0
+_ROWS, _FEWEST_ROWS, _SHARE, _SHARE_AT_TIE, _HOPELESS = 400, 100, 0.5, 0.9, 3.0
 _LOG_ERROR = 50.0  # A log probability may be off by this many times more than a probability.
 _MANY = 512  # Coefficients of three classes or more whose covariances would take longer.
 # Half of the largest second derivative of the sigmoid: an average over logits of variance v is off
@@ -325,7 +325,7 @@ def searched_normal_logits(points, X, fit_intercept, tol):
 def fitting_normal_logits(points, X, fit_intercept, tol):
     """`NormalLogits` of the fewest nodes that are off by half of ``tol`` from `Points`, or None.
 
-    The comparison is on up to a thousand rows of X, and mixtures of these, as they are and as if
+    The comparison is on up to four hundred rows of X, and mixtures of these, as they are and as if
     all classes were equally probable.
     """
     n, (K, width) = X.shape[0], points.mean.shape

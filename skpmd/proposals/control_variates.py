@@ -38,10 +38,9 @@ _FEW_PRODUCTS, _WORTH = 1e8, 10_000
 _HOPE = (
     16  # A cubic asks for a thirtieth of what a quadratic does, or less; it is to be few enough.
 )
-_AT_ONCE = 256  # Particles whose cubics are found together.
 _PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
-TARGET_ERROR = 0.01
+TARGET_ERROR = 0.0125
 # The error is seen at so many particles, at one of so many of them by all rows, and is at most so
 # large.
 _N_SEEN, _EVERY, _MAX_ERROR = 128, 16, 0.02
@@ -62,41 +61,36 @@ class Expansion(NamedTuple):
     constant: float = 0.0
     # Spread, under the posterior, of what it lacks of the log-likelihood, in nats.
     misfit: float = 0.0
-    third: np.ndarray | None = None  # (d, d, d): Third derivatives, of a cubic.
+    # Third derivatives, of a cubic: (d, d, d), or of few rows `Cubes`.
+    third: "np.ndarray | Cubes | None" = None
 
     def value(self, theta):
         """The polynomial at each row of theta, (m,)."""
         u = theta - self.centre
-        curved = u @ self.precision
-        if self.third is not None:
-            for first in range(0, len(u), _AT_ONCE):
-                some = slice(first, first + _AT_ONCE)
-                curved[some] -= self._twice(u[some]) / 3.0
-        return self.constant + u @ self.slope - 0.5 * np.einsum("mi,mi->m", curved, u)
+        value = u @ self.slope - 0.5 * np.einsum("mi,mi->m", u @ self.precision, u)
+        if isinstance(self.third, Cubes):
+            value += self.third.value(u) / 6.0
+        elif self.third is not None:
+            value += _cubic_form(self.third, u) / 6.0
+        return self.constant + value
 
     def gradient(self, theta):
         """Its gradient at a point (d,)."""
         u = theta - self.centre
         gradient = self.slope - u @ self.precision
-        return gradient if self.third is None else gradient + 0.5 * self._twice(u[None])[0]
+        return gradient if self.third is None else gradient + 0.5 * _along(self.third, u) @ u
 
     def curvature(self, theta):
         """Minus its second derivatives at a point (d,)."""
         if self.third is None:
             return self.precision
-        return self.precision - np.tensordot(theta - self.centre, self.third, 1)
-
-    def _twice(self, u):
-        """Third derivatives along rows of u (m, d), twice: (m, d)."""
-        d = len(self.third)
-        along = (u @ self.third.reshape(d, -1)).reshape(-1, d, d)
-        return (along @ u[..., None])[..., 0]
+        return self.precision - _along(self.third, theta - self.centre)
 
     def averaged(self, mean, cov):
         """The quadratic of its mean gradient and curvature under a Gaussian."""
         slope, value = self.gradient(mean), float(self.value(mean[None])[0])
         if self.third is not None:
-            slope = slope + 0.5 * np.einsum("ijk,jk->i", self.third, cov)
+            slope = slope + 0.5 * np.einsum("ijk,jk->i", _dense(self.third), cov)
         return Expansion(mean, slope, self.curvature(mean), value, self.misfit)
 
     def plus(self, other):
@@ -115,15 +109,76 @@ class Expansion(NamedTuple):
         return self._replace(
             slope=factor * self.slope, precision=factor * self.precision,
             constant=factor * self.constant,
-            third=None if self.third is None else factor * self.third,
+            third=_times(self.third, factor),
         )  # fmt: skip
 
 
+class Cubes(NamedTuple):
+    """Third derivatives sum_n factor_n x_n x_n x_n, which few rows are quicker as."""
+
+    rows: np.ndarray  # (n, d)
+    factors: np.ndarray  # (n,)
+
+    def value(self, u):
+        """They along rows of u (m, d), three times: (m,)."""
+        return (u @ self.rows.T) ** 3 @ self.factors
+
+
+def _along(third, u):
+    """Third derivatives of either kind along a direction (d,): (d, d)."""
+    if isinstance(third, Cubes):
+        return (third.rows.T * (third.factors * (third.rows @ u))) @ third.rows
+    return np.tensordot(u, third, 1)
+
+
+def _dense(third):
+    """Third derivatives as an array (d, d, d)."""
+    if not isinstance(third, Cubes):
+        return third
+    return _third_of([third], third.rows.shape[1])
+
+
+def _third_of(cubes, d):
+    """The sum (d, d, d) of `Cubes`, or of pairs like them."""
+    third = np.zeros((d, d, d))
+    for rows, factors in cubes:
+        for a, column in enumerate(rows.T):  # Others follow by symmetry.
+            rest = rows[:, a:]
+            third[a, a:, a:] += (rest * (factors * column)[:, None]).T @ rest
+    for a in range(d):
+        third[a:, a, a:] = third[a:, a:, a] = third[a, a:, a:]
+    return third
+
+
+def _cubic_form(third, u):
+    """Third derivatives (d, d, d) along rows of u (m, d), three times: (m,).
+
+    By symmetry a product of three coordinates is found once, with the first of them.
+    """
+    value = np.zeros(len(u))
+    for a in range(len(third)):
+        rest, of_first = u[:, a:], 3.0 * third[a, a:, a:]
+        of_first[0] *= 0.5
+        of_first[:, 0] *= 0.5
+        of_first[0, 0] *= 4.0 / 3.0
+        value += u[:, a] * np.einsum("mi,mi->m", rest @ of_first, rest)
+    return value
+
+
+def _times(third, factor):
+    """So many times third derivatives of either kind, or None."""
+    if isinstance(third, Cubes):
+        return third._replace(factors=factor * third.factors)
+    return None if third is None else factor * third
+
+
 def _sum_of(one, other):
-    """The sum of two arrays, either of which may be None."""
+    """The sum of third derivatives of either kind, either of which may be None."""
     if one is None or other is None:
         return other if one is None else one
-    return one + other
+    if isinstance(one, Cubes) and isinstance(other, Cubes):
+        return Cubes(*map(np.concatenate, zip(one, other, strict=True)))
+    return _dense(one) + _dense(other)
 
 
 class Sample(NamedTuple):
@@ -197,11 +252,12 @@ def of_power(sample, power):
     )
 
 
-def expansion_of(model, mean, batches, chol=None):
+def expansion_of(model, mean, batches, chol=None, of_few=False):
     """The `Expansion` of the log-likelihood of batches at a point (d,).
 
     It is a cubic where the root of the covariance is given, with third derivatives that are
-    averages under the Gaussian: a few more of the far ones of rows are in it so.
+    averages under the Gaussian: a few more of the far ones of rows are in it so. Those ``of_few``
+    rows are `Cubes`.
     """
     slope, precision = model.derivatives(mean, batches)
     of_prior = model.derivatives(mean, [])
@@ -209,14 +265,12 @@ def expansion_of(model, mean, batches, chol=None):
     found = Expansion(mean, slope - of_prior[0], precision - of_prior[1], constant)
     if chol is None:
         return found
-    third, inverse = np.zeros((len(mean),) * 3), np.linalg.inv(chol)
-    for white, factor in model.third_derivatives(mean, chol, batches):
-        given = white @ inverse
-        for a, column in enumerate(given.T):  # Others follow by symmetry.
-            rest = given[:, a:]
-            third[a, a:, a:] += (rest * (factor * column)[:, None]).T @ rest
-    for a in range(len(mean)):
-        third[a:, a, a:] = third[a:, a:, a] = third[a, a:, a:]
+    inverse = np.linalg.inv(chol)
+    cubes = (
+        Cubes(white @ inverse, factor)
+        for white, factor in model.third_derivatives(mean, chol, batches)
+    )
+    third = reduce(_sum_of, cubes) if of_few else _third_of(cubes, len(mean))
     return found._replace(third=third)
 
 
@@ -321,7 +375,7 @@ def _sample_of(model, batches, strata, reach, expansion, chol):
     """The `Sample` of batches, and of strata of parts, whose expansions are alike."""
     mean = expansion.centre
     strata = [
-        [(part, expansion_of(model, mean, [part], chol)) for part in parts if len(part.weight)]
+        [(part, expansion_of(model, mean, [part], chol, True)) for part in parts if len(part.weight)]
         for parts in strata
     ]
     of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])

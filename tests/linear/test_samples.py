@@ -18,6 +18,7 @@ from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.proposals import control_variates
 from skpmd.proposals.control_variates import (
+    Cubes,
     Expansion,
     SampledModel,
     error_of,
@@ -165,8 +166,8 @@ def test_a_wrong_expansion_is_seen_by_all_rows(monkeypatch):
     X, y, estimator = rows_of("logistic")
     expansion_of, n_rows = control_variates.expansion_of, [N]
 
-    def wrong(model, mean, batches, chol=None):
-        found = expansion_of(model, mean, batches, chol)
+    def wrong(model, mean, batches, *how):
+        found = expansion_of(model, mean, batches, *how)
         is_whole = sum(len(batch.weight) for batch in batches) == n_rows[0]
         return found._replace(precision=(1.0 + 0.1 * is_whole) * found.precision)
 
@@ -216,16 +217,19 @@ def test_a_fit_that_follows_knows_of_all_rows(monkeypatch):
     assert gap.max() < 0.06
 
 
-def test_expansions():
+@pytest.mark.parametrize("of_few", [(False, False), (False, True), (True, False), (True, True)])
+def test_expansions(of_few):
     rng = np.random.default_rng(0)
 
-    def cubic():
+    def cubic(of_few):
         root, rows = rng.standard_normal((2, 3, 3))
         third = np.einsum("na,nb,nc->abc", rows, rows, rows)
         given = rng.normal(size=3), rng.normal(size=3), root @ root.T, rng.normal()
-        return Expansion(*given, third=third)
+        return Expansion(*given, third=Cubes(rows, np.ones(3)) if of_few else third)
 
-    one, other, theta = cubic(), cubic(), rng.normal(size=(4, 3))
+    one, other, theta = cubic(of_few[0]), cubic(of_few[1]), rng.normal(size=(4, 3))
+    averaged = [found.averaged(theta[0], np.eye(3)).slope for found in (one, one.plus(other))]
+    np.testing.assert_allclose(averaged[1], averaged[0] + other.averaged(theta[0], np.eye(3)).slope)
     both = one.plus(other.times(-2.0))
     np.testing.assert_allclose(both.value(theta), one.value(theta) - 2.0 * other.value(theta))
     numeric = [approx_fprime(row, lambda x: both.value(x[None])[0], 1e-6) for row in theta]
