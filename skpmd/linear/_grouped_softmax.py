@@ -245,5 +245,6 @@ class ClassEffects(RowEffects):
     """Effects of rows on the logits of all classes but the first; see `RowEffects`."""
 
     def add(self, table, rows):
-        """Add those of some rows to logits (K, m, r)."""
-        table[1:] += self._tables[0][self._places[0][rows]].transpose(1, 2, 0)
+        """Add those of some rows to logits (K, m, r), or to those without the first class's."""
+        own = self._tables[0][self._places[0][rows]].transpose(1, 2, 0)
+        table[-len(own) :] += own

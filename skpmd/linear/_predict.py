@@ -38,7 +38,6 @@ from skpmd.linear._response import Classes
 
 # At most this many probabilities are in memory, or in a cache, at a time.
 _TABLE, _CACHED = 1 << 20, 1 << 17
-_MAX_LOGIT = 300.0  # Beyond that a probability is 0 or 1 to rounding.
 
 
 class ClassPredictions(OrderedPredictions):
@@ -139,9 +138,9 @@ class ClassPredictions(OrderedPredictions):
             return
         X, _, effects = known
         given = self._state.fit_intercept, len(self.classes_), self._units, effects
-        for rows, table in _logit_tables(X, theta, *given, _CACHED):
-            table = _probabilities(table) if len(table) > 1 else sigmoids(table)
-            add(table.transpose(2, 1, 0), rows)
+        of_table = sigmoids if len(self.classes_) == 2 else _probabilities
+        for rows, table in _logit_tables(X, theta, *given, _CACHED, from_first=True):
+            add(of_table(table).transpose(2, 1, 0), rows)
 
     def _draw(self, X, n_samples, rng):
         if self._are_ordered:
@@ -273,13 +272,12 @@ class ClassPredictions(OrderedPredictions):
 
 
 def _probabilities(table):
-    """Probabilities (n_classes, m, n) in the place of logits, by their odds to the first class."""
-    first, odds = table[0], table[1:]
-    odds -= first
-    exponentials(np.clip(odds, -_MAX_LOGIT, _MAX_LOGIT, out=odds))
-    np.reciprocal(1.0 + odds.sum(axis=0), out=first)
-    odds *= first
-    return table
+    """Probabilities (n_classes, m, n) of logits less those of the first class, overwritten."""
+    odds = exponentials(table)
+    out = np.empty((len(odds) + 1, *odds.shape[1:]))
+    np.reciprocal(1.0 + odds.sum(axis=0), out=out[0])
+    np.multiply(odds, out[0], out=out[1:])
+    return out
 
 
 def _tables(X, points, fit_intercept, n_classes, units, effects=None):
@@ -291,8 +289,13 @@ def _tables(X, points, fit_intercept, n_classes, units, effects=None):
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, size=_TABLE):
+def _logit_tables(
+    X, points, fit_intercept, n_classes, units, effects=None, size=_TABLE, from_first=False
+):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
+
+    With ``from_first``, of particles, those of several classes are less those of the first, which
+    is left out.
 
     ``points`` are m particles in ``units``, or in the given ones where these are None, or a
     `GaussianPosterior`, whose m nodes take their place. `ClassEffects` of rows are added.
@@ -303,6 +306,8 @@ def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, size
     if not by_nodes:
         # In the order of the table, classes first, so that it is whole as it is made.
         coefficients = points[:, : n_rows * width].reshape(m, n_rows, width)
+        if from_first and n_rows > 1:
+            coefficients, n_rows = coefficients[:, 1:] - coefficients[:, :1], n_rows - 1
         coefficients = coefficients.transpose(1, 0, 2).reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:
             coefficients = at_zero(coefficients, units.shift)
