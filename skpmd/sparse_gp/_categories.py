@@ -11,6 +11,7 @@ kernel for each column (Roustant et al. 2020 have more general ones).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,7 +168,7 @@ class Categories(NamedTuple):
             column, known = _safe_indexing(X, j, axis=1), dict(known)
             values = [_key(one) for one in np.asarray(column, dtype=object)]
             new = [one for one in dict.fromkeys(values) if one not in known]
-            places = range(len(known), len(known) + len(new)) if learns else range(-1, -(9**9), -1)
+            places = count(len(known)) if learns else count(-1, -1)
             known.update(zip(new, places, strict=False))
             columns.append(np.array([known[one] for one in values], dtype=np.float64))
             codes.append(known)

@@ -449,10 +449,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         Warns
         -----
         ConvergenceWarning
-            If a length scale ends at its lower bound or a noise at its upper one, or a bound costs
-            much evidence; if no row tells of another under the kernel although near rows agree; if
-            a kernel without noise meets rows that have some; if copies of rows, or large weights,
-            leave no noise; with inducing inputs alone, if a quarter of the variance of f is due to
+            If a kernel measures from where columns are zero, as ``DotProduct`` does, and rounding
+            of its variance hides what rows differ by; if a length scale ends at its lower bound or
+            a noise at its upper one, or a bound costs much evidence; if no row tells of another
+            under the kernel although near rows agree; if a kernel without noise meets rows that
+            have some; if copies of rows, or large weights, leave no noise; with inducing inputs
+            alone, if a quarter of the variance of f is due to
             too few of them; if the 90 % intervals for up to
             500 rows, given all others, contain less than 75 % of them (with neighbours, or 30 to
             500 distinct rows in all); with ``weighting="posterior"``, for each of the warnings in

@@ -16,7 +16,7 @@ from skpmd._runtime.call import best_in_time, out_of_time
 from skpmd._runtime.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._model import MIN_NOISE, blocks_of
+from skpmd.sparse_gp._model import blocks_of, floor_of_noise
 from skpmd.sparse_gp._starts import (
     has_units,
     is_flat,
@@ -47,8 +47,7 @@ _STEPS = 2.0  # So many times the first step is the furthest along an axis.
 def noise_of(covariance, theta, sample):
     """Variance of the noise of each row; no row is without any, or it would weigh infinitely."""
     noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
-    variance = covariance.diagonal(theta, sample.X)
-    return np.maximum(noise, MIN_NOISE * np.average(variance, weights=sample.weight))
+    return np.maximum(noise, floor_of_noise(covariance, theta, sample.X))
 
 
 def log_marginal_likelihood(covariance, theta, sample, gradient=True):

@@ -280,16 +280,8 @@ class SparseGP(Model):
         return factor
 
     def floor(self, theta):
-        """Smallest variance of noise under one particle: a part of what rows do not share.
-
-        What they share may be most of the variance, as under a DotProduct far from zero.
-        """
-        Z = self.inducing
-        variance = self.covariance.diagonal(theta, Z)
-        place = int(variance.argmax())
-        shared = self.covariance.cross(theta, Z[place : place + 1], Z)[0] ** 2 / variance[place]
-        mean = float(np.mean(variance))
-        return MIN_NOISE * max(float(np.mean(variance - shared)), _MIN_SHARE * mean)
+        """Smallest variance of noise under one particle; see `floor_of_noise`."""
+        return floor_of_noise(self.covariance, theta, self.inducing)
 
     def whitened(self, theta, X):
         """v_x of the rows of X under one particle, shape (M, n), Fortran order."""
@@ -389,6 +381,18 @@ def pivoted(K, least):
     least = max(least, len(K) * np.finfo(np.float64).eps)
     _, pivots, rank, _ = dpstrf(K, tol=least * float(np.mean(np.diag(K))), lower=1)
     return pivots - 1, int(rank)
+
+
+def floor_of_noise(covariance, theta, X):
+    """Smallest variance of noise of rows X: a part of what they do not share.
+
+    What they share may be most of the variance, as under a DotProduct far from zero.
+    """
+    variance = covariance.diagonal(theta, X)
+    place = int(variance.argmax())
+    shared = covariance.cross(theta, X[place : place + 1], X)[0] ** 2 / variance[place]
+    mean = float(np.mean(variance))
+    return MIN_NOISE * max(float(np.mean(variance - shared)), _MIN_SHARE * mean)
 
 
 def jittered_cholesky(K, jitter):

@@ -300,3 +300,33 @@ def test_copies_that_take_the_noise_are_named():
         (twice["X"], np.sin(twice["X"].sum(axis=1))),
     ):
         assert not SparseGPRegressorPMD(**ONE).fit(*rows).diagnostics_["warnings"]
+
+
+@pytest.mark.parametrize("origin, unit", [(0.0, 1.0), (2000.0, 1 / 365.25), (738_000.0, 1.0)])
+def test_where_time_begins_changes_no_forecast(origin, unit):
+    """Years, and ordinal days, of which rows differ by 1e-7 of the kernel's variance: a smallest
+    noise in proportion to that hid trend and season (errors of 6 in the place of .45)."""
+    days, season, y = trend_and_season()
+    gp = SparseGPRegressorPMD(
+        ConstantKernel() * ExpSineSquared(1.0, 365.25 * unit, periodicity_bounds="fixed")
+        + DotProduct() + WhiteKernel(), **ONE,
+    )  # fmt: skip
+    past, X = days < 1095.0, (origin + unit * days)[:, None]
+    gap = gp.fit(X[past], y[past]).predict(X[~past]) - (0.01 * days + season)[~past]
+    assert np.sqrt(np.mean(gap**2)) < 0.25  # Noise of .5, 110 rows: .1 to .2.
+
+
+def test_columns_whose_rounding_hides_what_rows_differ_by_are_named():
+    days, _, y = trend_and_season()
+    gp = SparseGPRegressorPMD(RBF(1e7) + DotProduct() + WhiteKernel(), **ONE)
+    X = np.column_stack([days / 100.0, 1.7e9 + 86_400.0 * days])
+    with pytest.warns(ConvergenceWarning, match="column 1 is 1.76264e[+]09 on average"):
+        gp.fit(X, y)
+
+
+def trend_and_season():
+    """Four years of days, their season, and targets."""
+    rng = np.random.default_rng(0)
+    days = np.arange(0.0, 1460.0, 10.0)
+    season = 2.0 * np.sin(2.0 * np.pi * days / 365.25)
+    return days, season, 0.01 * days + season + 0.5 * rng.normal(size=len(days))
