@@ -139,7 +139,7 @@ class ClassPredictions(OrderedPredictions):
         X, _, effects = known
         given = self._state.fit_intercept, len(self.classes_), self._units, effects
         of_table = sigmoids if len(self.classes_) == 2 else _probabilities
-        for rows, table in _logit_tables(X, theta, *given, _CACHED, from_first=True):
+        for rows, table in _logit_tables(X, theta, *given, for_means=True):
             add(of_table(table).transpose(2, 1, 0), rows)
 
     def _draw(self, X, n_samples, rng):
@@ -289,13 +289,11 @@ def _tables(X, points, fit_intercept, n_classes, units, effects=None):
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(
-    X, points, fit_intercept, n_classes, units, effects=None, size=_TABLE, from_first=False
-):
+def _logit_tables(X, points, fit_intercept, n_classes, units, effects=None, for_means=False):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
-    With ``from_first``, of particles, those of several classes are less those of the first, which
-    is left out.
+    With ``for_means``, of particles, there are few rows at a time, and logits of several classes
+    are less those of the first, which is left out.
 
     ``points`` are m particles in ``units``, or in the given ones where these are None, or a
     `GaussianPosterior`, whose m nodes take their place. `ClassEffects` of rows are added.
@@ -306,12 +304,12 @@ def _logit_tables(
     if not by_nodes:
         # In the order of the table, classes first, so that it is whole as it is made.
         coefficients = points[:, : n_rows * width].reshape(m, n_rows, width)
-        if from_first and n_rows > 1:
+        if for_means and n_rows > 1:
             coefficients, n_rows = coefficients[:, 1:] - coefficients[:, :1], n_rows - 1
         coefficients = coefficients.transpose(1, 0, 2).reshape(-1, width)
         if issparse(X) and units is not None and fit_intercept:
             coefficients = at_zero(coefficients, units.shift)
-    step = max(1, size // (m * n_classes))
+    step = max(1, (_CACHED if for_means else _TABLE) // (m * n_classes))
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
         if by_nodes:

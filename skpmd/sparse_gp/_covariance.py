@@ -59,6 +59,9 @@ class Term(NamedTuple):
     apart: np.ndarray
 
 
+_FEW = 64  # Rows of a table of distances that stays in the cache.
+
+
 class KernelCovariance:
     """A kernel at any hyperparameters, its noise apart from the rest.
 
@@ -137,10 +140,14 @@ class KernelCovariance:
         return _signal_and_noise(self.at(theta), A)[1]
 
     def contracted_gradient(self, theta, X, W, d):
-        """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
+        """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i).
+
+        W is symmetric and in Fortran order; what is above its diagonal is not read.
+        """
         if self.is_fast:
-            signal = self.fast.cross_gradient(theta, X, X, W)
+            signal = self.fast.own_gradient(theta, X, W)
             return signal + self.fast.diagonal_gradient(theta, np.zeros(1), d)
+        W = np.tril(W) + np.tril(W, -1).T
         out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
         # kernel(X) has the noise on its diagonal; differences correct for its part.
         for k in range(len(theta)):
@@ -222,6 +229,37 @@ class _Fast:
             by_scales *= -2.0 * term.amplitude
         value = np.vdot(W, _values(squared, self.nu)) * term.amplitude
         return self.assembled(theta, value, 0.0, by_scales)
+
+    def own_gradient(self, theta, A, W):
+        """Gradient in theta of sum_ij W_ij k(a_i, a_j), W as in `contracted_gradient`.
+
+        Of each pair of rows one distance is found, and tables of a few rows stay in the cache.
+        """
+        term = self.at(theta)
+        A = in_lengths(A, term.length_scale)
+        A = A - A.mean(axis=0)
+
+        def of(start):
+            own, all_before = slice(start, start + _FEW), slice(start + _FEW)
+            before, rows = A[all_before], A[own]
+            weight = 2.0 * W.T[all_before, own]
+            last = weight[start:]
+            last[np.tril_indices(len(last), -1)] = 0.0
+            last[np.diag_indices(len(last))] *= 0.5
+            squared = _squared(before, rows, term.apart)
+            squared[start:][np.diag_indices(len(last))] = 0.0
+            slope = _slopes(squared, self.nu)
+            slope *= weight
+            by_scales = slope.sum(axis=1) @ before**2 + slope.sum(axis=0) @ rows**2
+            by_scales -= 2.0 * np.einsum("ij,ij->j", rows, slope.T @ before)
+            for j in self.categorical:
+                by_scales[j] = term.apart[j] * slope[_differ(before, rows, j)].sum()
+            return np.vdot(weight, _values(squared, self.nu)), by_scales
+
+        parts = each(of, range(0, len(A), _FEW))
+        value, by_scales = (sum(part) for part in zip(*parts, strict=True))
+        by_scales *= -2.0 * term.amplitude
+        return self.assembled(theta, value * term.amplitude, 0.0, by_scales)
 
     def diagonal_gradient(self, theta, g, d):
         """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i)."""

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dsyr
 from scipy.optimize import minimize
 
 from skpmd._runtime.call import best_in_time, out_of_time
@@ -68,10 +69,10 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     value = -0.5 * np.vdot(y, alpha) - t * (0.5 * (n * _LOG_TWO_PI + copies) + log_det)
     if not gradient:
         return value
-    inverse, _ = dpotri(factor, overwrite_c=1)
-    W = np.tril(inverse)
-    W += np.tril(inverse, -1).T
-    W = 0.5 * (alpha @ alpha.T - t * W)
+    W, _ = dpotri(factor, overwrite_c=1)
+    W *= -0.5 * t
+    for column in alpha.T:
+        W = dsyr(0.5, column, lower=1, a=W, overwrite_a=1)
     d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
     return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
 
