@@ -110,15 +110,15 @@ class PriorDraws(NamedTuple):
         near = middle + (some - middle) * 10.0**-decades
         if self.bounded is not None:
             near = np.where(self.bounded, some - np.log(10.0) * decades, near)
-        above = np.full(len(near), -np.inf)
+        above = joint = np.full(len(near), -np.inf)
         with suppress(Exception):  # Functions need not take points that are so far from the prior.
             joint = self.log_joint(near)
             likelier = joint - self.log_prior(near) - self.log_likelihood.max()
             above = np.fmin(joint - self.values.max(), likelier)
-        near, above = near[above > _AHEAD], above[above > _AHEAD]
-        if not len(near):
+        ahead = above > _AHEAD
+        if not ahead.any():
             return own
-        more = near, self.values.max() + above, self.log_likelihood.max() + above
+        more = near[ahead], joint[ahead], self.log_likelihood.max() + above[ahead]
         return tuple(np.concatenate(parts) for parts in zip(own, more, strict=True))
 
     def with_steps(self, steps):

@@ -40,7 +40,7 @@ def numbers(seed=0, p=3):
 
 
 def log_likelihood(theta, X, y):
-    return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
+    return -0.5 * ((np.asarray(X)[:, 0] - theta[:, :1]) ** 2).sum(axis=1)  # Blocks are frames.
 
 
 def log_prior(theta):

@@ -52,6 +52,24 @@ def steps(share):
     return Outcome(Particles(theta, zeros, zeros, zeros, theta[:, :0]), [], True)
 
 
+def test_values_of_starts_are_the_densitys_own():
+    """Of pulled ones too: a search ends before it begins where one point has two values."""
+
+    def log_density(theta):
+        return norm.logpdf(theta, scale=1e-3).sum(axis=1)
+
+    draws = np.random.default_rng(0).standard_normal((M, 3))
+    values, log_prior = log_density(draws), norm.logpdf(draws).sum(axis=1)
+    known = draws, values, values - log_prior
+    of_all = PriorDraws(
+        *known, log_density, M, lambda: None, log_prior=lambda theta: norm.logpdf(theta).sum(axis=1)
+    )
+    theta, values, weights = of_all.starts()
+    assert len(theta) > M and np.argmax(values) >= M
+    np.testing.assert_array_equal(values, log_density(theta))
+    assert len(theta) == len(weights)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_particles_of_steps_see_what_draws_of_the_prior_do_not(share):
     found, outcome = weighed((0.0, 1.0))
