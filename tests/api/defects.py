@@ -55,7 +55,7 @@ DEFECTS = [
     Defect(
         "searches start at draws of a prior that is much too wide, and nowhere else",
         "proposals/prior_draws.py",
-        "        if not len(near):\n",
+        "        if not ahead.any():\n",
         "        if True:\n",
         "api/test_hard_cases.py",
     ),
