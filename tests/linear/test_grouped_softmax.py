@@ -274,7 +274,7 @@ def test_everyday_calls(fitted):
 @pytest.mark.slow
 def test_horseshoe(fitted):
     _, X, y = fitted
-    model = BayesianLogisticRegressionPMD("horseshoe", groups=["school"], n_particles=400)
+    model = BayesianLogisticRegressionPMD(prior="horseshoe", groups=["school"], n_particles=400)
     assert model.set_params(random_state=0).fit(X, y).predict_proba(NEW).shape == (3, 3)
 
 

@@ -184,3 +184,16 @@ def test_means_sds_and_probabilities_are_those_of_a_long_run(n, p, K, monkeypatc
         gap = some.predict_proba(rows) - whole.predict_proba(rows)
         assert np.abs(gap).max() < 0.05
         assert np.sqrt(np.mean(gap**2)) < 0.012
+
+
+@pytest.mark.parametrize("prior_scale", [3.0, 10.0])
+def test_chains_find_their_own_shape_where_laplaces_is_another(prior_scale):
+    """Classes that three directions of 25 columns tell apart: with Laplace's shape R-hat ended at
+    1.18 and 1.23, with 34 effective draws."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((200, 3))
+    X = z @ rng.standard_normal((3, 25)) + 0.03 * rng.standard_normal((200, 25))
+    y = (3.0 * z @ rng.standard_normal((3, 9)) + 0.3 * rng.gumbel(size=(200, 9))).argmax(axis=1)
+    found = BayesianLogisticRegressionPMD(prior_scale=prior_scale, random_state=0).fit(X, y)
+    assert found.diagnostics_["r_hat"] < 1.02
+    assert found.diagnostics_["ess"] > 1000
