@@ -207,13 +207,15 @@ def refuse_far(X, units, dtype):
     if units is None or not is_in_memory(X):
         refuse_overflows("X", X, dtype if units is None else np.float64)
         return
-    if issparse(X):
-        largest = abs(X).max(axis=0).toarray().ravel() if X.nnz else np.zeros(X.shape[1])
-        largest = np.maximum(largest, np.abs(units.centre))
-    else:
-        low, high = X.min(axis=0), X.max(axis=0)
-        largest = np.maximum(high - units.centre, units.centre - low)
-    refuse_overflows("X", largest / units.scale, dtype)
+    with np.errstate(over="ignore"):  # What overflows is refused.
+        if issparse(X):
+            largest = abs(X).max(axis=0).toarray().ravel() if X.nnz else np.zeros(X.shape[1])
+            largest = np.maximum(largest, np.abs(units.centre))
+        else:
+            low, high = X.min(axis=0), X.max(axis=0)
+            largest = np.maximum(high - units.centre, units.centre - low)
+        largest = largest / units.scale
+    refuse_overflows("X", largest, dtype)
 
 
 class Moments(NamedTuple):

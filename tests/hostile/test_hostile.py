@@ -296,6 +296,11 @@ FOUND = (
         "classes of a process", {}, 1,
         (("partial_fit", _rows(1), "1e300", "none", {"classes": "own"}),), [],
     ),
+    (
+        "logistic", {}, 1,
+        (("fit", _rows(2, "1e-12", 1), "0, 1", "none", {"classes": "own"}),),
+        [("partial_fit", _rows(1, "1e300"), "0, 1", "none", {"classes": "own"})],
+    ),
 )  # fmt: skip
 
 
