@@ -66,7 +66,7 @@ def log_jacobian(data, t, extra):
 @pytest.mark.slow  # compiles
 @pytest.mark.parametrize("family", [*glm_sets.FAMILIES, "exposure", "weight"])
 def test_potentials_are_those_of_scipy(family):
-    glm_targets = pytest.importorskip("examples.benchmarks.peers.glm_targets")
+    glm_targets = pytest.importorskip("examples.benchmarks.peers.glm_targets", exc_type=ImportError)
     rng = np.random.default_rng(0)
     name = {"exposure": "poisson", "weight": "ordinal"}.get(family, family)
     data = glm_sets.drawn(name, 40, 2, seed=1)
