@@ -26,6 +26,7 @@ from skpmd._contrasts import (
     with_column,
 )
 from skpmd._typing import Array, ArrayLike, Columns, Estimator, MatrixLike
+from skpmd.engine.particles import deviations
 from skpmd.wrappers import innermost, inside
 
 __all__ = [
@@ -148,7 +149,7 @@ class Effects(WeightedDraws):
     @property
     def std(self) -> Array:
         """Posterior standard deviations, shape (n_estimates,)."""
-        return np.sqrt(self.weights @ (self.draws - self.mean) ** 2)
+        return deviations(self.weights, self.draws)
 
     def summary(self, level: float = 0.9) -> dict[str, Array]:
         """A row for each estimate, ready for `pandas.DataFrame`.

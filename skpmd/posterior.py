@@ -23,7 +23,12 @@ from skpmd._typing import Array, ArrayLike, ArrayOrMore, Frame, RandomState
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, MAX_R_HAT, heavy_tail
 from skpmd.engine.edges import Unbounded
-from skpmd.engine.particles import effective_sample_size, log_sum_exp, random_draws
+from skpmd.engine.particles import (
+    deviations,
+    effective_sample_size,
+    log_sum_exp,
+    random_draws,
+)
 from skpmd.engine.particles import log_weights as normalised
 from skpmd.proposals import fitted_density
 from skpmd.proposals.fitted_density import FittedDensity
@@ -265,7 +270,7 @@ class Posterior(WeightedDraws):
         ndarray of shape (d,), float64
             Roots of the diagonal of `cov`.
         """
-        return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
+        return deviations(self.weights, self.particles)
 
     def expectation(self, f: Callable[..., Any]) -> ArrayOrMore:
         """Posterior mean of f.

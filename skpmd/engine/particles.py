@@ -99,6 +99,16 @@ def moments(theta, log_ratio):
     return mean, (centred * w[:, None]).T @ centred
 
 
+def deviations(weights, values):
+    """Weighted standard deviations of columns of values (m, d), also of squares past the largest.
+
+    Powers of two are taken out first, which changes no digit.
+    """
+    centred = values - weights @ values
+    _, exponent = np.frexp(np.abs(centred).max(axis=0))
+    return np.ldexp(np.sqrt(weights @ np.ldexp(centred, -exponent) ** 2), exponent)
+
+
 def whitened(theta, mean, chol):
     """Points u = chol^-1 (theta - mean), (m, d), of a lower triangular Cholesky factor."""
     return solve_triangular(chol, (theta - mean).T, lower=True).T

@@ -214,8 +214,8 @@ def refuse_far(X, units, dtype):
         else:
             low, high = X.min(axis=0), X.max(axis=0)
             largest = np.maximum(high - units.centre, units.centre - low)
-        largest = largest / units.scale
-    refuse_overflows("X", largest, dtype)
+        largest = np.minimum(largest / units.scale, np.finfo(np.float64).max)
+    refuse_overflows("X in the units of the fit", largest, dtype)
 
 
 class Moments(NamedTuple):

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from skpmd._base.utils import check_count
 from skpmd._typing import Array, AxesLike
+from skpmd.engine.particles import deviations
 from skpmd.plot._common import (
     BLACK,
     BLUE,
@@ -320,11 +321,11 @@ def pair(posterior, i, j, levels):
     be narrower than the mesh, they are the diagonals of the standardised coordinates.
     """
     both = posterior.particles[:, [i, j]]
-    centre, turn = posterior.weights @ both, np.diag(_std(both, posterior.weights))
+    centre, turn = posterior.weights @ both, np.diag(deviations(posterior.weights, both))
     if abs(_correlation(both, posterior.weights)) > _CORRELATED:
         turn = turn @ np.array([[1.0, 1.0], [1.0, -1.0]])
     own = np.linalg.solve(turn, (both - centre).T).T
-    width = np.maximum(_std(own, posterior.weights), _FLAT * np.abs(own).max())
+    width = np.maximum(deviations(posterior.weights, own), _FLAT * np.abs(own).max())
     turn, own = turn * width, own / width
     turned = Posterior(_spread(own), posterior.log_weights)
     u, v = grid(turned, levels[1])
@@ -353,12 +354,8 @@ def thresholds(density, areas, levels):
     return found
 
 
-def _std(values, weights):
-    return np.sqrt(weights @ (values - weights @ values) ** 2)
-
-
 def _correlation(values, weights):
-    centred = (values - weights @ values) / _std(values, weights)
+    centred = (values - weights @ values) / deviations(weights, values)
     return float(weights @ (centred[:, 0] * centred[:, 1]))
 
 

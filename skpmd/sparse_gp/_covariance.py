@@ -20,7 +20,9 @@ _STEP = 1e-5  # Step of differences in theta.
 _MAX_LOG, _MAX_BOUND = 100.0, 700.0
 _FAR = 1e4  # Rows so many length scales apart have their distances from differences.
 _NOWHERE = 1e145  # Length scales, whose squares are numbers: rows are no farther away.
-_WORTH = 1 << 16  # A thread evaluates so many covariances at least.
+# A thread evaluates so many covariances at least; a table of them stays in the cache.
+_WORTH = 1 << 16
+_FEW = 64  # Rows beside which all before them are such a table.
 
 
 class Part(NamedTuple):
@@ -57,9 +59,6 @@ class Term(NamedTuple):
     # (p,): Squared distances of different categories, in length scales, and 0 where columns are of
     # numbers; (0,) where all are.
     apart: np.ndarray
-
-
-_FEW = 64  # Rows of a table of distances that stays in the cache.
 
 
 class KernelCovariance:
@@ -211,29 +210,18 @@ class _Fast:
         term = self.at(theta)
         A, B = (in_lengths(rows, term.length_scale) for rows in (A, B))
         centre = B.mean(axis=0)
-        A, B = A - centre, B - centre
-        squared, by_scales = _squared(A, B, term.apart), np.zeros(A.shape[1])
-        if self._scale[1] is not None:
-            slope = np.empty_like(squared)
+        A, B, n_rows = A - centre, B - centre, 1 + _WORTH // len(B)
 
-            def evaluate(some):
-                rows = slice(*some)
-                np.multiply(_slopes(squared[rows], self.nu), W[rows], out=slope[rows])
+        def of(start):
+            rows = slice(start, start + n_rows)
+            return self._sums(_squared(A[rows], B, term.apart), A[rows], B, W[rows], term.apart)
 
-            each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))
-            # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
-            by_scales = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
-            by_scales -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
-            for j in self.categorical:
-                by_scales[j] = term.apart[j] * slope[_differ(A, B, j)].sum()
-            by_scales *= -2.0 * term.amplitude
-        value = np.vdot(W, _values(squared, self.nu)) * term.amplitude
-        return self.assembled(theta, value, 0.0, by_scales)
+        return self._assembled_sums(theta, each(of, range(0, len(A), n_rows)))
 
     def own_gradient(self, theta, A, W):
         """Gradient in theta of sum_ij W_ij k(a_i, a_j), W as in `contracted_gradient`.
 
-        Of each pair of rows one distance is found, and tables of a few rows stay in the cache.
+        Of each pair of rows one distance is found.
         """
         term = self.at(theta)
         A = in_lengths(A, term.length_scale)
@@ -241,25 +229,37 @@ class _Fast:
 
         def of(start):
             own, all_before = slice(start, start + _FEW), slice(start + _FEW)
-            before, rows = A[all_before], A[own]
             weight = 2.0 * W.T[all_before, own]
             last = weight[start:]
             last[np.tril_indices(len(last), -1)] = 0.0
             last[np.diag_indices(len(last))] *= 0.5
-            squared = _squared(before, rows, term.apart)
+            squared = _squared(A[all_before], A[own], term.apart)
             squared[start:][np.diag_indices(len(last))] = 0.0
-            slope = _slopes(squared, self.nu)
-            slope *= weight
-            by_scales = slope.sum(axis=1) @ before**2 + slope.sum(axis=0) @ rows**2
-            by_scales -= 2.0 * np.einsum("ij,ij->j", rows, slope.T @ before)
-            for j in self.categorical:
-                by_scales[j] = term.apart[j] * slope[_differ(before, rows, j)].sum()
-            return np.vdot(weight, _values(squared, self.nu)), by_scales
+            return self._sums(squared, A[all_before], A[own], weight, term.apart)
 
-        parts = each(of, range(0, len(A), _FEW))
-        value, by_scales = (sum(part) for part in zip(*parts, strict=True))
-        by_scales *= -2.0 * term.amplitude
-        return self.assembled(theta, value * term.amplitude, 0.0, by_scales)
+        return self._assembled_sums(theta, each(of, range(0, len(A), _FEW)))
+
+    def _sums(self, squared, A, B, W, apart):
+        """The sum of W g(r^2) over pairs of scaled rows, and of W g'(r^2) times r^2 by columns.
+
+        ``squared`` are the r^2, which are overwritten.
+        """
+        by_columns = np.zeros(A.shape[1])
+        if self._scale[1] is not None:
+            slope = _slopes(squared, self.nu)
+            slope *= W
+            # sum_ik slope_ik (a_ij - b_kj)^2.
+            by_columns = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
+            by_columns -= 2.0 * np.einsum("ij,ij->j", B, slope.T @ A)
+            for j in self.categorical:
+                by_columns[j] = apart[j] * slope[_differ(A, B, j)].sum()
+        return np.vdot(W, _values(squared, self.nu)), by_columns
+
+    def _assembled_sums(self, theta, parts):
+        """Gradient in theta of covariances whose sums these are: d r^2 / d log l = -2 r^2."""
+        value, by_columns = (sum(part) for part in zip(*parts, strict=True))
+        amplitude = self.at(theta).amplitude
+        return self.assembled(theta, value * amplitude, 0.0, -2.0 * amplitude * by_columns)
 
     def diagonal_gradient(self, theta, g, d):
         """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i)."""

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dsyr
 from scipy.optimize import minimize
 
 from skpmd._runtime.call import best_in_time, out_of_time
@@ -71,8 +70,7 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
         return value
     W, _ = dpotri(factor, overwrite_c=1)
     W *= -0.5 * t
-    for column in alpha.T:
-        W = dsyr(0.5, column, lower=1, a=W, overwrite_a=1)
+    W += dsyrk(0.5, alpha)
     d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
     return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
 
@@ -152,7 +150,7 @@ def sparse_evidence(model, theta, sample, gradient=True):
     half = dtrsm(1.0, L, inner, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, trans_a=1)
     out = covariance.fast.cross_gradient(theta, sample.X, Z, solved.T)
-    out += covariance.fast.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.fast.own_gradient(theta, Z, by_ZZ)
     out += covariance.fast.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
 

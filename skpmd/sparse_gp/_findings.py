@@ -100,11 +100,12 @@ def _of_origin(covariance, theta, sample):
         return []
     centre, sd = sample.X.mean(axis=0), sample.X.std(axis=0)
     column = int(np.argmax(np.abs(centre) + sd))
+    divide = ", and divide by the deviation" if sd[column] > 0.0 else ""
     return [
         f"the kernel's variance at the rows is {times:.1g} times that of y, and its rounding hides "
         "what rows differ by: it measures from where columns of X are zero, and column "
         f"{column} is {centre[column]:.6g} on average, with a deviation of {sd[column]:.3g}. "
-        "Subtract that average from it, and divide by the deviation."
+        f"Subtract that average from it{divide}."
     ]
 
 

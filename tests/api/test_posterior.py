@@ -45,6 +45,14 @@ def test_spread_far_from_zero_keeps_its_digits():
     assert Posterior(particles, np.zeros(2)).std()[0] == pytest.approx(1.0, rel=1e-7)
 
 
+@pytest.mark.parametrize("power", [-540, 540])
+def test_spread_whose_square_is_no_number(power):
+    """Coefficients of columns of 1e-200, which had a warning of NumPy and no spread."""
+    posterior = make_posterior()
+    scaled = Posterior(np.ldexp(posterior.particles, power), posterior.log_weights)
+    np.testing.assert_array_equal(scaled.std(), np.ldexp(posterior.std(), power))
+
+
 @pytest.mark.parametrize("shape", [(), (2,), (2, 4)])
 def test_expectation_has_the_shape_of_one_value(shape):
     posterior = make_posterior()
