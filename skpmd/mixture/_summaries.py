@@ -21,6 +21,7 @@ from skpmd.posterior import Posterior
 _DRAWS, _MIN_DRAWS, _MAX_NUMBERS = 1000, 200, 4_000_000
 # Particles with a lower log weight add nothing to averages of parameters.
 _NEGLIGIBLE = -30.0
+_NARROW = 1e-292  # Precisions of larger variances are numbers, also of correlations near one.
 
 # What a posterior of conjugate particles leaves out. Where components of few rows overlap, sds of
 # the density at a point may be several times too small.
@@ -270,8 +271,18 @@ def component_parameters(points, scaler, covariance_type):
 
 
 def precisions(covariances, covariance_type):
-    """Precisions and their factors, of the shapes that scikit-learn gives this type."""
-    if covariance_type in ("diag", "spherical"):
+    """Precisions and their factors, of the shapes that scikit-learn gives this type.
+
+    ValueError where columns are so narrow that a precision may be larger than any number.
+    """
+    is_full = covariance_type in ("full", "tied")
+    variances = np.einsum("...ii->...i", covariances) if is_full else covariances
+    if variances.min() < _NARROW:
+        raise ValueError(
+            "X has columns that vary so little that precisions_ overflow: scale it, for example by "
+            "sklearn.preprocessing.StandardScaler."
+        )
+    if not is_full:
         return 1.0 / covariances, 1.0 / np.sqrt(covariances)
     inverse = np.linalg.inv(cholesky(covariances))
     transposed = np.swapaxes(inverse, -1, -2)

@@ -15,8 +15,8 @@ class TheirError(Exception):
 
 
 def _log_likelihood(theta, X, y, sample_weight=None):
-    """What overflows in a user's function is the user's, and a model without rows."""
-    if X is None:
+    """What overflows in a user's function is the user's, and a model of no rows or of words."""
+    if X is None or np.asarray(X).dtype == object:
         raise TheirError
     with np.errstate(all="ignore"):
         return normal_log_likelihood(theta, X, y, sample_weight)

@@ -57,6 +57,16 @@ def test_groups_are_found(covariance_type, weights):
         np.testing.assert_allclose(eye, np.tile(np.eye(2), (3, 1, 1)), atol=1e-9)
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_precisions_past_the_largest_number_are_refused(covariance_type):
+    X = 1e-157 * np.random.default_rng(0).normal(size=(20, 2))
+    params = {"n_components": 1, "n_particles": 2, "random_state": 0}
+    fitted = GaussianMixturePMD(covariance_type=covariance_type, **params).fit(X)
+    assert np.isfinite(fitted.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="X has columns that vary so little .* scale it"):
+        fitted.precisions_  # noqa: B018
+
+
 def test_draws_follow_the_density():
     X, _ = blobs()
     fitted = mixture().fit(X)
