@@ -18,7 +18,7 @@ _STEP = 1e-5  # Step of differences in theta.
 # Largest log of a hyperparameter, unless its bounds reach further, and with them: rejuvenation may
 # draw wild ones, which have no weight in the end, and they must not overflow.
 _MAX_LOG, _MAX_BOUND = 100.0, 700.0
-_FAR = 1e4  # Rows so many length scales apart have their distances from differences.
+_FAR = 1e4  # Rows so many length scales away have their distances from differences.
 _NOWHERE = 1e145  # Length scales, whose squares are numbers: rows are no farther away.
 # A thread evaluates so many covariances at least; a table of them stays in the cache.
 _WORTH = 1 << 16
@@ -208,9 +208,8 @@ class _Fast:
     def cross_gradient(self, theta, A, B, W):
         """Gradient in theta of sum_ij W_ij k(a_i, b_j)."""
         term = self.at(theta)
-        A, B = (in_lengths(rows, term.length_scale) for rows in (A, B))
-        centre = B.mean(axis=0)
-        A, B, n_rows = A - centre, B - centre, 1 + _WORTH // len(B)
+        A, B = _centred(*(in_lengths(rows, term.length_scale) for rows in (A, B)))
+        n_rows = 1 + _WORTH // len(B)
 
         def of(start):
             rows = slice(start, start + n_rows)
@@ -224,8 +223,7 @@ class _Fast:
         Of each pair of rows one distance is found.
         """
         term = self.at(theta)
-        A = in_lengths(A, term.length_scale)
-        A = A - A.mean(axis=0)
+        A, _ = _centred(*[in_lengths(A, term.length_scale)] * 2)
 
         def of(start):
             own, all_before = slice(start, start + _FEW), slice(start + _FEW)
@@ -249,8 +247,12 @@ class _Fast:
             slope = _slopes(squared, self.nu)
             slope *= W
             # sum_ik slope_ik (a_ij - b_kj)^2.
-            by_columns = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
-            by_columns -= 2.0 * np.einsum("ij,ij->j", B, slope.T @ A)
+            if _are_far(A, B):
+                columns = zip(A.T, B.T, strict=True)
+                by_columns = np.array([np.vdot(slope, (a[:, None] - b) ** 2) for a, b in columns])
+            else:
+                by_columns = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
+                by_columns -= 2.0 * np.einsum("ij,ij->j", B, slope.T @ A)
             for j in self.categorical:
                 by_columns[j] = apart[j] * slope[_differ(A, B, j)].sum()
         return np.vdot(W, _values(squared, self.nu)), by_columns
@@ -286,9 +288,20 @@ def _squared(A, B, apart):
             squared += apart[j] * _differ(A, B, j)
         return squared
     middle = B.mean(axis=0)
-    if max(np.abs(A - middle).max(initial=0.0), np.abs(B - middle).max(initial=0.0)) > _FAR:
+    if _are_far(A - middle, B - middle):
         return cdist(A, B, "sqeuclidean")
     return squared_distances(A, B)
+
+
+def _are_far(A, B):
+    """Whether there are scaled rows whose squares would hide the distances of others."""
+    return max(np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)) > _FAR
+
+
+def _centred(A, B):
+    """Scaled rows less the middle of B, or as they are where some are far from it."""
+    middle = B.mean(axis=0)
+    return (A, B) if _are_far(A - middle, B - middle) else (A - middle, B - middle)
 
 
 def _differ(A, B, j):

@@ -40,6 +40,7 @@ _SPREAD_SD, _SPREAD = 1.5, np.log(0.15)
 _LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
 # Steps of differences in widths, and distances from known optima, in squared sds, of next starts.
 _STEP, _APART, _EVALUATIONS = 1e-4, 9.0, 40
+_STEEPEST = 1e12  # Curvature in widths; beyond, rounding leaves no covariance.
 # Kernels of a round lie around so many draws, which are drawn by weights that are flattened until
 # so many are effective, and are so much smaller than all draws together; some more are as wide.
 _KERNELS, _EFFECTIVE, _NARROW, _WIDE, _WIDER = 12, 30.0, 0.25, 6, 1.5
@@ -309,7 +310,8 @@ def proposal_at(slope_at, mode, widths, df=_DF):
     slopes, d = np.array(each(slope_at, [*(mode + steps), *(mode - steps)])), len(mode)
     with np.errstate(invalid="ignore"):
         hessian = (slopes[d:] - slopes[:d]) / (2.0 * _STEP) * widths
-    values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (hessian + hessian.T)))
+    hessian = np.clip(np.nan_to_num(0.5 * (hessian + hessian.T)), -_STEEPEST, _STEEPEST)
+    values, vectors = np.linalg.eigh(hessian)
     root = vectors / np.sqrt(np.maximum(values, 1.0))
     return Proposal(mode, widths[:, None] * np.linalg.cholesky(root @ root.T), df)
 

@@ -14,10 +14,14 @@ class TheirError(Exception):
     """What a user's function raises reaches the user as it is."""
 
 
-def _log_likelihood(theta, X, y, sample_weight=None):
-    """What overflows in a user's function is the user's, and a model of no rows or of words."""
-    if X is None or np.asarray(X).dtype == object:
+def _refuse_other_than_numbers(X):
+    if X is None or np.asarray(X).dtype.kind not in "biuf":
         raise TheirError
+
+
+def _log_likelihood(theta, X, y, sample_weight=None):
+    """What overflows in a user's function is the user's, and what are no numbers."""
+    _refuse_other_than_numbers(X)
     with np.errstate(all="ignore"):
         return normal_log_likelihood(theta, X, y, sample_weight)
 
@@ -37,8 +41,7 @@ def _gradient(theta, X, y, sample_weight=None):
 
 def _pointwise(theta, X, y):
     """The usual likelihood of each row, of the mean of several coordinates."""
-    if X is None:
-        raise TheirError
+    _refuse_other_than_numbers(X)
     with np.errstate(all="ignore"):
         centre = theta.mean(axis=1, keepdims=True)
         return NORMAL_PREDICTIONS["log_likelihood_pointwise"](centre, X, y)

@@ -297,6 +297,13 @@ FOUND = (
         (("partial_fit", _rows(1), "1e300", "none", {"classes": "own"}),), [],
     ),
     (
+        "process", {}, 1,
+        (("fit", _rows(11, "outlier", 1), "plain", "none", {"noise_variance": "none"}),), [],
+    ),
+    (
+        "mixture", {}, 3, (("fit", _rows(9, "many scales", 213), None, "none", {}),), [],
+    ),
+    (
         "logistic", {}, 1,
         (("fit", _rows(2, "1e-12", 1), "0, 1", "none", {"classes": "own"}),),
         [("partial_fit", _rows(1, "1e300"), "0, 1", "none", {"classes": "own"})],

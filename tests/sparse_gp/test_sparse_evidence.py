@@ -44,6 +44,27 @@ def test_value_and_gradient(kernel, approximation):
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.5, np.inf])
+@pytest.mark.parametrize("far", [2.0**20, 2.0**34])
+def test_gradients_among_near_rows_are_the_same_beside_far_ones(nu, far):
+    """Of a sentinel their squares hid all other distances, and an outlier of 1e49 ended fits."""
+    rng = np.random.default_rng(0)
+    X, W = np.round(16.0 * rng.normal(size=(30, 3))) / 16.0, rng.normal(size=(30, 30))
+    W += W.T
+    kernel = 2.0 * Matern([1.0, 2.0, 0.7], nu=nu)
+    fast, apart, moved = KernelCovariance(kernel).fast, W.copy(), X.copy()
+    moved[:9, 1] += far
+    apart[:9, 9:] = apart[9:, :9] = 0.0  # Nothing is left of covariances of rows so far apart.
+    found, expected = (
+        [
+            fast.own_gradient(kernel.theta, rows, np.asfortranarray(weight)),
+            fast.cross_gradient(kernel.theta, rows[:20], rows[20:], weight[:20, 20:]),
+        ]
+        for rows, weight in ((moved, W), (X, apart))
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4)  # Rounding of 2^34 lengths.
+
+
 def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(60, 2)), rng.normal(size=(12, 2))
