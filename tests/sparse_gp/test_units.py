@@ -327,6 +327,17 @@ def test_columns_whose_rounding_hides_what_rows_differ_by_are_named():
         gp.fit(X, y)
 
 
+@pytest.mark.parametrize("far", [1e9, 1e30])
+def test_how_far_an_outlier_lies_changes_nothing_at_other_rows(far):
+    """Its square hid the distances of all others (errors a third larger), or ended the fit."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(20, 2)), rng.normal(size=(9, 2))
+    y, here, there = np.sin(2.0 * X[:, 0]), X.copy(), X.copy()
+    here[3, 0], there[3, 0] = 1e3, far
+    here, there = (SparseGPRegressorPMD(**ONE).fit(rows, y).predict(new) for rows in (here, there))
+    np.testing.assert_allclose(there, here, atol=1e-4)
+
+
 def trend_and_season():
     """Four years of days, their season, and targets."""
     rng = np.random.default_rng(0)
