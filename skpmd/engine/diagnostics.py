@@ -133,7 +133,8 @@ def _generalised_pareto(excess):
     theta = 1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))
     theta = theta / (3.0 * quartile) + 1.0 / excess[-1]
     k = np.log1p(-theta[:, None] * excess).mean(axis=1)
-    profile = n * (np.log(-theta / k) - k - 1.0)
+    inverse = np.full(n_grid, 1.0 / excess.mean())  # Of an exponential, where theta is zero.
+    profile = n * (np.log(np.divide(-theta, k, out=inverse, where=k != 0.0)) - k - 1.0)
     best = weights(profile) @ theta
     k = np.log1p(-best * excess).mean()
     return k, -k / best

@@ -102,10 +102,12 @@ def moments(theta, log_ratio):
 def deviations(weights, values):
     """Weighted standard deviations of columns of values (m, d), also of squares past the largest.
 
-    Powers of two are taken out first, which changes no digit.
+    Powers of two are taken out first, which changes no digit. Values without weight may be of any
+    size.
     """
     centred = values - weights @ values
-    _, exponent = np.frexp(np.abs(centred).max(axis=0))
+    centred[weights < np.finfo(np.float64).tiny] = 0.0
+    _, exponent = np.frexp(np.abs(centred.T * np.sqrt(weights)).max(axis=-1))
     return np.ldexp(np.sqrt(weights @ np.ldexp(centred, -exponent) ** 2), exponent)
 
 

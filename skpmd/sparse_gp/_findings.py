@@ -31,6 +31,7 @@ _NO_NOISE, _FEWEST_ROWS, _SCALES = 1e-6, 10, (1.0, 10.0, 1e2, 1e4)
 # Rounding of a kernel's variance is this share of the targets' where searches end anywhere: of
 # ordinal days under a DotProduct it is a quarter of that, and of hours seventy times.
 _MAX_ROUNDING = 1e-3
+_FAR_AWAY = 100.0  # Variances are so many times those of centred columns.
 
 
 def some_of(sample):
@@ -99,12 +100,18 @@ def _of_origin(covariance, theta, sample):
     if covariance.kernel.is_stationary() or times * np.finfo(float).eps < _MAX_ROUNDING:
         return []
     centre, sd = sample.X.mean(axis=0), sample.X.std(axis=0)
+    what = f"the kernel's variance at the rows is {times:.1g} times that of y, and its rounding "
+    near = float(covariance.diagonal(theta, sample.X - centre).mean())
+    if variance < _FAR_AWAY * near:  # It is the kernel that is large, wherever rows are.
+        return [
+            f"{what}hides what rows differ by: scale X, start constants and the sigma_0 of a "
+            "DotProduct nearer to the scale of y, or leave normalize_y=True."
+        ]
     column = int(np.argmax(np.abs(centre) + sd))
     divide = ", and divide by the deviation" if sd[column] > 0.0 else ""
     return [
-        f"the kernel's variance at the rows is {times:.1g} times that of y, and its rounding hides "
-        "what rows differ by: it measures from where columns of X are zero, and column "
-        f"{column} is {centre[column]:.6g} on average, with a deviation of {sd[column]:.3g}. "
+        f"{what}hides what rows differ by: it measures from where columns of X are zero, and "
+        f"column {column} is {centre[column]:.6g} on average, with a deviation of {sd[column]:.3g}. "
         f"Subtract that average from it{divide}."
     ]
 

@@ -29,9 +29,9 @@ MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
 # Jitter of searches along gradients, which have the inverse of K_ZZ in them.
 SEARCH_JITTER = 1e-8
 # Smallest variance of noise, as a fraction of the mean variance of f that is left by one of the
-# inducing inputs, or of this share of all of it. All rows have the same: where there is no other
-# noise it decides how they weigh.
-MIN_NOISE, _MIN_SHARE = 1e-10, 1e-6
+# inducing inputs, and so many times the rounding of a factor of all of it. All rows have the same:
+# where there is no other noise it decides how they weigh.
+MIN_NOISE, _ROUNDING = 1e-10, 8.0
 # What inducing inputs leave of a row's variance is rounding below this fraction of it.
 _NOTHING_LEFT = 1e-13
 # At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
@@ -386,13 +386,16 @@ def pivoted(K, least):
 def floor_of_noise(covariance, theta, X):
     """Smallest variance of noise of rows X: a part of what they do not share.
 
-    What they share may be most of the variance, as under a DotProduct far from zero.
+    What they share may be most of the variance, as under a DotProduct far from zero, but no noise
+    is below the rounding of a factor of all.
     """
     variance = covariance.diagonal(theta, X)
     place = int(variance.argmax())
-    shared = covariance.cross(theta, X[place : place + 1], X)[0] ** 2 / variance[place]
-    mean = float(np.mean(variance))
-    return MIN_NOISE * max(float(np.mean(variance - shared)), _MIN_SHARE * mean)
+    if not variance[place] > 0.0:
+        return 0.0
+    shared = covariance.cross(theta, X[place : place + 1], X)[0] / np.sqrt(variance[place])
+    rounding = _ROUNDING * np.sqrt(len(X)) * np.finfo(np.float64).eps * float(np.mean(variance))
+    return max(MIN_NOISE * float(np.mean(variance - shared**2)), rounding)
 
 
 def jittered_cholesky(K, jitter):

@@ -53,6 +53,11 @@ def test_spread_whose_square_is_no_number(power):
     np.testing.assert_array_equal(scaled.std(), np.ldexp(posterior.std(), power))
 
 
+def test_a_particle_without_weight_has_no_part_in_the_spread():
+    posterior = Posterior(np.array([[1.0], [3.0], [1e170]]), np.array([0.0, 0.0, -1000.0]))
+    assert posterior.std()[0] == 1.0
+
+
 @pytest.mark.parametrize("shape", [(), (2,), (2, 4)])
 def test_expectation_has_the_shape_of_one_value(shape):
     posterior = make_posterior()

@@ -41,6 +41,11 @@ def test_k_hat_ignores_a_constant(constant):
     assert pareto_k(log_ratio + constant) == pytest.approx(pareto_k(log_ratio), rel=1e-7)
 
 
+def test_k_hat_of_weights_that_are_all_as_large():
+    """One shape of the estimator's grid is an exponential's, of which 0 / 0 was taken."""
+    assert pareto_k(np.append(np.full(1012, -50.0), np.zeros(100))) < 0.0
+
+
 def test_k_hat_of_few_particles_is_unknown():
     assert np.isnan(pareto_k(pareto_log_weights(0.5, 24, 0)))
     assert np.isfinite(pareto_k(pareto_log_weights(0.5, 25, 0)))

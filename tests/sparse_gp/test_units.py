@@ -327,6 +327,31 @@ def test_columns_whose_rounding_hides_what_rows_differ_by_are_named():
         gp.fit(X, y)
 
 
+@pytest.mark.parametrize("constant", [ConstantKernel(1e14, "fixed"), 1.0])
+def test_a_kernel_whose_rounding_is_of_its_own_size_blames_no_column(constant):
+    rng = np.random.default_rng(0)
+    X, kernel = rng.normal(size=(60, 2)), DotProduct(1.0 if constant != 1.0 else 1e7, "fixed")
+    gp = SparseGPRegressorPMD(constant * kernel + WhiteKernel(), **ONE)
+    with pytest.warns(ConvergenceWarning, match="scale X, start constants and the sigma_0"):
+        gp.fit(X, X[:, 0] + 0.1 * rng.normal(size=60))
+
+
+@pytest.mark.parametrize("origin", [300.0, 1e3, 1e5])
+def test_no_noise_is_below_the_rounding_of_what_rows_share(origin):
+    """Factors failed at every kernel, and SciPy's error of an infinity was the answer."""
+    x = np.linspace(0.0, 1.0, 60)[:, None]
+    for kernel in (DotProduct(), ConstantKernel() * DotProduct()):
+        found = SparseGPRegressorPMD(kernel, **ONE).fit(x + origin, 2.0 * x[:, 0])
+        np.testing.assert_allclose(found.predict(x + origin), 2.0 * x[:, 0], atol=0.01)
+
+
+def test_years_without_noise_are_interpolated():
+    x = np.linspace(1990.0, 2020.0, 61)[:, None]
+    f = 0.1 * (x[:, 0] - 2000.0) + np.sin(x[:, 0] / 3.0)
+    found = SparseGPRegressorPMD(DotProduct() + RBF(), **ONE).fit(x[::2], f[::2])
+    np.testing.assert_allclose(found.predict(x), f, atol=0.01)  # Errors of .5 by less noise.
+
+
 @pytest.mark.parametrize("far", [1e9, 1e30])
 def test_how_far_an_outlier_lies_changes_nothing_at_other_rows(far):
     """Its square hid the distances of all others (errors a third larger), or ended the fit."""
