@@ -372,13 +372,12 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
         if gaussian is not None:
             notes = {"method": f"Hamiltonian moves from {source}"}
             given = [Proposal(gaussian.mean, gaussian.chol)], n, power, rng, True
-            fits = None  # Unknown before the first look after the warm-up, which some never reach.
+            fits = None  # Until the first look after the warm-up, which some never reach.
             for outcome in move_from_proposals(model, batches, *given):
                 yield outcome.with_findings(notes=notes)
-                if fits is None and not outcome.chains.warming_up:
-                    fits = outcome.chains.r_hat <= _MISSHAPEN_R_HAT
-                    if not fits:
-                        break
+                r_hat, warming_up = outcome.chains.r_hat, outcome.chains.warming_up
+                if not warming_up and not (fits := fits or r_hat <= _MISSHAPEN_R_HAT):
+                    break
             if fits:
                 return
     misfit = np.inf if near is None else power * near.misfit

@@ -38,9 +38,8 @@ from skpmd.sparse_gp._starts import scales_of
 _NOISE, _AMPLITUDE_SD, _LENGTH_SD, _LENGTH = 1.0, 1.5, 1.2, np.log(1.5)
 _SPREAD_SD, _SPREAD = 1.5, np.log(0.15)
 _LOG_TWO_PI, _MAX_LOG = np.log(2.0 * np.pi), 100.0
-# Steps of differences in widths, and distances from known optima, in squared sds, of next starts.
-_STEP, _APART, _EVALUATIONS = 1e-4, 9.0, 40
-_STEEPEST = 1e12  # Curvature in widths; beyond, rounding leaves no covariance.
+# Steps of differences and bounds of curvatures, in widths, and squared sds from optima to starts.
+_STEP, _CURVED, _APART, _EVALUATIONS = 1e-4, (-1e12, 1e12), 9.0, 40
 # Kernels of a round lie around so many draws, which are drawn by weights that are flattened until
 # so many are effective, and are so much smaller than all draws together; some more are as wide.
 _KERNELS, _EFFECTIVE, _NARROW, _WIDE, _WIDER = 12, 30.0, 0.25, 6, 1.5
@@ -304,14 +303,13 @@ def proposal_at(slope_at, mode, widths, df=_DF):
     """A Student proposal of the curvature at a mode, none of whose directions is wider than widths.
 
     A direction of which the rows say nothing has no curvature. At an edge it may have the wrong
-    sign, and where columns are huge or tiny beyond reason, rounding leaves no number.
+    sign, and where columns are beyond reason, rounding leaves no number.
     """
     steps = _STEP * np.diag(widths)
     slopes, d = np.array(each(slope_at, [*(mode + steps), *(mode - steps)])), len(mode)
     with np.errstate(invalid="ignore"):
         hessian = (slopes[d:] - slopes[:d]) / (2.0 * _STEP) * widths
-    hessian = np.clip(np.nan_to_num(0.5 * (hessian + hessian.T)), -_STEEPEST, _STEEPEST)
-    values, vectors = np.linalg.eigh(hessian)
+    values, vectors = np.linalg.eigh(np.clip(np.nan_to_num(0.5 * (hessian + hessian.T)), *_CURVED))
     root = vectors / np.sqrt(np.maximum(values, 1.0))
     return Proposal(mode, widths[:, None] * np.linalg.cholesky(root @ root.T), df)
 

@@ -450,7 +450,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         -----
         ConvergenceWarning
             If a kernel measures from where columns are zero, as ``DotProduct`` does, and rounding
-            of its variance hides what rows differ by; if a length scale ends at its lower bound or
+            of its variance hides how rows differ; if a length scale ends at its lower bound or
             a noise at its upper one, or a bound costs much evidence; if no row tells of another
             under the kernel although near rows agree; if a kernel without noise meets rows that
             have some; if copies of rows, or large weights, leave no noise; with inducing inputs

@@ -104,14 +104,14 @@ def _of_origin(covariance, theta, sample):
     near = float(covariance.diagonal(theta, sample.X - centre).mean())
     if variance < _FAR_AWAY * near:  # It is the kernel that is large, wherever rows are.
         return [
-            f"{what}hides what rows differ by: scale X, start constants and the sigma_0 of a "
+            f"{what}hides how rows differ: scale X, start constants and the sigma_0 of a "
             "DotProduct nearer to the scale of y, or leave normalize_y=True."
         ]
     column = int(np.argmax(np.abs(centre) + sd))
     divide = ", and divide by the deviation" if sd[column] > 0.0 else ""
     return [
-        f"{what}hides what rows differ by: it measures from where columns of X are zero, and "
-        f"column {column} is {centre[column]:.6g} on average, with a deviation of {sd[column]:.3g}. "
+        f"{what}hides how rows differ: it measures from where columns of X are zero, and column "
+        f"{column} is {centre[column]:.6g} on average, with a deviation of {sd[column]:.3g}. "
         f"Subtract that average from it{divide}."
     ]
 
