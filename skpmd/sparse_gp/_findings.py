@@ -208,16 +208,19 @@ def _of_noise(covariance, theta, sample, most, is_searched):
         starts += [covariance.kernel.theta]
         starts += placed_starts(covariance, sample, lambda one: value(one, _FRACTIONS[-1]))
     gain = max(value(one, more) for one in starts for more in _FRACTIONS)
+    if gain == -np.inf:  # Rounding leaves no covariance, whatever the noise.
+        return []
     gain -= max(value(one, 0.0) for one in starts)
     if not gain > _GAIN_OF_NOISE:
         return []
+    by = f"larger by {gain:.3g} nats" if np.isfinite(gain) else "more than zero"
     few, more = "no noise", "some"
     if noise.max() > _NO_NOISE * variance:
         few, more = "too little noise", "more"
     return [
         f"the kernel has {few}, and with {more} the evidence of {len(sample.y)} rows would be "
-        f"larger by {gain:.3g} nats: standard deviations mean nothing. Add a WhiteKernel to the "
-        "kernel, or raise its noise_level or alpha."
+        f"{by}: standard deviations mean nothing. Add a WhiteKernel to the kernel, or raise its "
+        "noise_level or alpha."
     ]
 
 

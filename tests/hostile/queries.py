@@ -78,7 +78,8 @@ QUERIES = {
         Query("sample_y", "X", {"n_samples": COUNTS, "random_state": STATES}),
         Query("score", "X, y"),
         Query("log_predictive_density", "X, y", infinite=True),
-        Query("log_marginal_likelihood", odd={"theta": (None, *POINTS[1:])}),
+        # It is -inf where rounding leaves no covariance, as of a period beside an outlier of 1e49.
+        Query("log_marginal_likelihood", odd={"theta": (None, *POINTS[1:])}, infinite=True),
         Query("predict_proba.ppf", "X", {"q": PROBABILITIES}, infinite=True, rare=True),
         Query("predict_proba.interval", "X", {"level": LEVELS}, rare=True),
         Query(
