@@ -38,7 +38,7 @@ from skpmd.linear._response import Classes
 
 # At most this many probabilities are in memory, or in a cache, at a time.
 _TABLE, _CACHED = 1 << 20, 1 << 17
-_MOST = 300.0  # Larger logits are held to this one by `exponentials`.
+_MAX_LOGIT = 300.0  # Larger logits are held to this one by `exponentials`.
 
 
 class ClassPredictions(OrderedPredictions):
@@ -274,7 +274,7 @@ class ClassPredictions(OrderedPredictions):
 
 def _probabilities(table):
     """Probabilities (n_classes, m, n) of logits less those of the first class, overwritten."""
-    if table.max() > _MOST:  # Two such classes would be as probable.
+    if table.max() > _MAX_LOGIT:  # Two such classes would be as probable.
         return softmax(np.concatenate([np.zeros_like(table[:1]), table]), axis=0)
     odds = exponentials(table)
     out = np.empty((len(odds) + 1, *odds.shape[1:]))
