@@ -15,14 +15,16 @@ from skpmd.engine.polynomial import PER_TERM, POWER, monomials, n_terms
 
 _MIN_ESS = 20.0  # A fit needs so many effective particles where the step goes.
 _MAX_MISFIT = 0.25  # A worse root mean square misfit, in nats, is not trusted.
+_MAX_TERMS = 1000  # Of more, those of 17 coordinates, a fit took minutes and gigabytes.
 
 
 class Cubic(NamedTuple):
-    """Polynomial of degree 3 in u = chol^-1 (theta - mean), by its coefficients."""
+    """Polynomial in u = chol^-1 (theta - mean), by its coefficients."""
 
     mean: np.ndarray
     chol: np.ndarray
     coefficients: np.ndarray
+    degree: int  # 3, or 2 of many coordinates.
 
 
 def fit(particles, after, gaussian):
@@ -35,14 +37,15 @@ def fit(particles, after, gaussian):
     The Gaussian is near q, for coordinates of order one.
     """
     theta, d = particles.theta, particles.theta.shape[1]
-    if np.isnan(particles.log_pi).any() or len(theta) < PER_TERM * n_terms(d, 3):
+    degree = 3 if n_terms(d, 3) <= _MAX_TERMS else 2
+    if np.isnan(particles.log_pi).any() or len(theta) < PER_TERM * n_terms(d, degree):
         return None
     if effective_sample_size(after.log_ratio) < _MIN_ESS:
         return None
     log_q = particles.log_ratio + particles.log_pi
     alive = log_q > -np.inf
     root = np.sqrt(weights(POWER * particles.log_ratio[alive]))
-    terms = monomials(whitened(theta[alive], *gaussian), 3)
+    terms = monomials(whitened(theta[alive], *gaussian), degree)
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]
     # Later steps may go where this one does not: the polynomial has to follow q there too.
@@ -50,12 +53,12 @@ def fit(particles, after, gaussian):
         w @ (misfit - w @ misfit) ** 2 < _MAX_MISFIT**2
         for w in (root**2, weights(after.log_ratio[alive]))
     )
-    return Cubic(*gaussian, solution) if follows else None
+    return Cubic(*gaussian, solution, degree) if follows else None
 
 
 def value(cubic, theta):
     """The polynomial at each row of theta, shape (m,)."""
-    return monomials(whitened(theta, cubic.mean, cubic.chol), 3) @ cubic.coefficients
+    return monomials(whitened(theta, cubic.mean, cubic.chol), cubic.degree) @ cubic.coefficients
 
 
 def error_terms_of(cubic, particles, after, error_terms, monitored):
