@@ -122,6 +122,16 @@ def test_numbers_whose_squares_overflow_are_refused(name, size):
         estimator.fit(data * size, y)
 
 
+@pytest.mark.parametrize("far", [1e150, 1e300])
+def test_numbers_that_overflow_in_the_units_of_a_fit_are_said_to(far):
+    fitted = BayesianLogisticRegressionPMD(n_particles=200, random_state=0).fit(X * 1e-12, LABELS)
+    for call in (fitted.predict_proba, lambda rows: fitted.partial_fit(rows, LABELS)):
+        with pytest.raises(
+            ValueError, match=r"X in the units of the fit .* as 1?2?[.0-9]+e[+]\d+,"
+        ):
+            call(X * far)
+
+
 def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
     far = (X * 1e20).astype(np.float32)
     with pytest.raises(ValueError, match=r"X holds numbers as large as .*scale it"):

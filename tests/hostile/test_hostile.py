@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import ExpSineSquared
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -299,6 +300,10 @@ FOUND = (
     (
         "process", {}, 1,
         (("fit", _rows(11, "outlier", 1), "plain", "none", {"noise_variance": "none"}),), [],
+    ),
+    (
+        "process", {"kernel": ExpSineSquared()}, 2,
+        (("fit", _rows(21, "outlier"), "plain", "none", {"noise_variance": "none"}),), [],
     ),
     (
         "mixture", {}, 3, (("fit", _rows(9, "many scales", 213), None, "none", {}),), [],

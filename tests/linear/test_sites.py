@@ -190,10 +190,33 @@ def test_means_sds_and_probabilities_are_those_of_a_long_run(n, p, K, monkeypatc
 def test_chains_find_their_own_shape_where_laplaces_is_another(prior_scale):
     """Classes that three directions of 25 columns tell apart: with Laplace's shape R-hat ended at
     1.18 and 1.23, with 34 effective draws."""
-    rng = np.random.default_rng(0)
-    z = rng.standard_normal((200, 3))
-    X = z @ rng.standard_normal((3, 25)) + 0.03 * rng.standard_normal((200, 25))
-    y = (3.0 * z @ rng.standard_normal((3, 9)) + 0.3 * rng.gumbel(size=(200, 9))).argmax(axis=1)
+    X, y = separable()
     found = BayesianLogisticRegressionPMD(prior_scale=prior_scale, random_state=0).fit(X, y)
     assert found.diagnostics_["r_hat"] < 1.02
     assert found.diagnostics_["ess"] > 1000
+
+
+def test_chains_that_end_in_their_warm_up_are_followed_by_others(monkeypatch):
+    """They were kept, whatever their R-hat."""
+    moved, calls = _fit.move_from_proposals, []
+
+    def move_from_proposals(*args):
+        calls.append(args)
+        outcomes = moved(*args)
+        return [next(outcomes)] if len(calls) == 1 else outcomes
+
+    monkeypatch.setattr(_fit, "move_from_proposals", move_from_proposals)
+    monkeypatch.setattr(_fit, "_OF_ANOTHER_SHAPE", np.inf)
+    found = BayesianLogisticRegressionPMD(prior_scale=3.0, random_state=0).fit(*separable())
+    assert len(calls) == 2
+    assert found.diagnostics_["r_hat"] < 1.02
+
+
+def separable():
+    """Nine classes of 200 rows that three directions of 25 columns tell apart."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((200, 3))
+    X = z @ rng.standard_normal((3, 25)) + 0.03 * rng.standard_normal((200, 25))
+    return X, (3.0 * z @ rng.standard_normal((3, 9)) + 0.3 * rng.gumbel(size=(200, 9))).argmax(
+        axis=1
+    )
