@@ -6,6 +6,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from inspect import cleandoc
+from itertools import product
 from numbers import Integral, Real
 from pickle import UnpicklingError
 
@@ -15,6 +16,9 @@ from sklearn.utils import check_random_state
 
 _begun = ContextVar("random state that a fit by skpmd began with", default=None)
 _INSIDE = ("skpmd", "sklearn.base", "contextlib")
+# Sentinels are so many standard deviations from others, of which there are so many rows. Below so
+# many times the mean no deviation is any; a gap is more than the range over so many.
+_FAR_ENDS, _FEWEST_ROWS, _ROUNDING, _N_GAPS = 30.0, 10, 1e-13, 4.0
 
 
 @contextmanager
@@ -93,6 +97,38 @@ def weighted_quantile(values, weights, q):
         w = weights[order]
         out[:, j] = np.interp(q.ravel(), np.cumsum(w) - 0.5 * w, row[order])
     return out.reshape(q.shape + values.shape[1:])
+
+
+def sentinels(X):
+    """Values far from all others that rows of a column share, {column: (k,)}, of rows (n, p).
+
+    They often stand for what is missing, as -999 does. One or two of them are at an end of the
+    column, as far from the rest as thirty times its standard deviation.
+    """
+    if len(X) < _FEWEST_ROWS:
+        return {}
+    ordered = np.sort(X, axis=0)
+    with np.errstate(over="ignore"):  # What overflows is not taken for one.
+        gaps, length = np.diff(ordered, axis=0), ordered[-1] - ordered[0]
+        may = ((gaps[0] == 0.0) | (gaps[-1] == 0.0)) & (gaps.max(axis=0) > length / _N_GAPS)
+        found = {int(j): _far_ends(ordered[:, j]) for j in np.flatnonzero(may)}
+    return {j: values for j, values in found.items() if len(values)}
+
+
+def _far_ends(column):
+    """Those values of a column that are sentinels, the fewest that may be."""
+    values, counts = np.unique(column, return_counts=True)
+    for low, high in sorted(product(range(3), repeat=2), key=sum)[1:]:
+        some = slice(low, len(values) - high)
+        rest, ends, n = values[some], np.delete(values, some), counts[some]
+        if len(rest) < 2 or n.sum() < _FEWEST_ROWS or np.delete(counts, some).min() < 2:
+            continue
+        mean = np.average(rest, weights=n)
+        sd = np.sqrt(np.average((rest - mean) ** 2, weights=n))
+        gap = np.abs(ends[:, None] - rest[[0, -1]]).min()
+        if gap > _FAR_ENDS * sd > _ROUNDING * np.abs(mean):
+            return ends
+    return values[:0]
 
 
 def check_n_draws(name, n, least=1):

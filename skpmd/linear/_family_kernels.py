@@ -18,7 +18,7 @@ from skpmd.linear._kernels import exponential, logarithm
 
 LOGIT, PROBIT, CLOGLOG, IDENTITY, LOG = range(5)  # Links, as kernels know them.
 _KERNEL = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
-_MAX = 300.0  # Exponents are held to this size, so that products of exponentials are numbers.
+MAX_EXPONENT = 300.0  # Larger ones are held to it: products of exponentials are numbers.
 _MIN = 1e-150  # Squares of smaller numbers are zero.
 _LOG_ROOT_TWO_PI = 0.9189385332046727
 
@@ -27,7 +27,7 @@ _LOG_ROOT_TWO_PI = 0.9189385332046727
 def _exponential(x, scratch, length):
     """e^x of up to 128 numbers in place, which are held within bounds."""
     for j in range(length):
-        x[j] = min(max(x[j], -_MAX), _MAX)
+        x[j] = min(max(x[j], -MAX_EXPONENT), MAX_EXPONENT)
     exponential(x, scratch, length)
 
 
@@ -53,7 +53,7 @@ def add_normal(table, y, size, weight, phi, link, total, by_phi, curvature, orde
         inverse, value = 1.0 / phi[i, 0] ** 2, 0.0
         for j in range(n):
             w = weight[j] * inverse
-            mu = table[i, j] if link == IDENTITY else math.exp(min(table[i, j], _MAX))
+            mu = table[i, j] if link == IDENTITY else math.exp(min(table[i, j], MAX_EXPONENT))
             slope = 1.0 if link == IDENTITY else mu
             gap = y[j] - mu
             value += w * gap * gap
@@ -198,8 +198,8 @@ def _log_shares(z, link):
         p, soft = (1.0 if z > 0.0 else e) / (1.0 + e), math.log1p(e)
         return min(z, 0.0) - soft, -max(z, 0.0) - soft, 1.0 - p, -p, -p * (1.0 - p), -p * (1.0 - p)
     if link == CLOGLOG:
-        rate = math.exp(min(max(z, -700.0), _MAX))
-        ratio = rate / math.expm1(rate) if rate < _MAX else 0.0
+        rate = math.exp(min(max(z, -700.0), MAX_EXPONENT))
+        ratio = rate / math.expm1(rate) if rate < MAX_EXPONENT else 0.0
         log_mu = math.log(-math.expm1(-rate)) if rate > 1e-300 else z
         return log_mu, -rate, ratio, -rate, ratio * (1.0 - rate - ratio), -rate
     log_mu, log_rest = _log_normal_cdf(z), _log_normal_cdf(-z)
@@ -378,14 +378,14 @@ def add_cumulative(table, y, size, weight, phi, link, total, by_phi, curvature, 
         for k in range(1, n_cuts):
             gap = max(phi[i, k] - phi[i, k - 1], 1e-300)
             log_gap[k] = math.log(-math.expm1(-gap))
-            by_gap[k] = 1.0 / math.expm1(gap) if gap < _MAX else 0.0
+            by_gap[k] = 1.0 / math.expm1(gap) if gap < MAX_EXPONENT else 0.0
         for start in range(0, n, _LANES):
             length = min(_LANES, n - start)
             z = table[i, start : start + length]
             for j in range(length):  # An end without a cutpoint is far away.
                 k = int(y[start + j])
-                high[j] = phi[i, k] - z[j] if k < n_cuts else _MAX
-                low[j] = phi[i, k - 1] - z[j] if k > 0 else -_MAX
+                high[j] = phi[i, k] - z[j] if k < n_cuts else MAX_EXPONENT
+                low[j] = phi[i, k - 1] - z[j] if k > 0 else -MAX_EXPONENT
                 above[j], below[j] = -abs(high[j]), -abs(low[j])
             _exponential(above, scratch, length)
             _exponential(below, scratch, length)

@@ -22,7 +22,7 @@ from skpmd._base.validation import fit_context, naming_singular_columns, refuse_
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
-from skpmd.linear._column_scale import warn_of_other_scale
+from skpmd.linear._column_scale import warn_of_far, warn_of_other_scale
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._group_rows import rows_of_groups
 from skpmd.linear._hmc import MOVES
@@ -243,6 +243,7 @@ class LinearEstimator(Merging, ParticleResults):
         if self.scale is not None and isinstance(self.prior, str):
             self._warn_of_one_row(len(rows), "set scale=None, and priors in the units of the data")
         self._warn_of_column_scale(rows)
+        warn_of_far(rows, self._state.units, self._features())
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
         if self.n_particles < N_CHAINS <= n_retained:
             warn(
@@ -346,6 +347,7 @@ class LinearEstimator(Merging, ParticleResults):
             self._warn_or_interrupt()
             if first:
                 self._warn_of_column_scale(rows)
+                warn_of_far(rows, state.units, features)
             elif state.units is not None:
                 warn_of_other_scale(rows.whole(), state.units, features)
             return self  # Ctrl-C here takes the part back, too.

@@ -16,10 +16,8 @@ from skpmd._typing import Array
 from skpmd.linear._averages import by_tiles, tile_of
 from skpmd.linear._column_scale import in_units
 from skpmd.linear._family import exponentials
-from skpmd.linear._family_kernels import average_cumulative
+from skpmd.linear._family_kernels import MAX_EXPONENT, average_cumulative
 from skpmd.linear._kernels import LANES
-
-_FAR = 300.0  # Probabilities of predictors that are further from zero are averaged in logs.
 
 
 class OrderedPredictions:
@@ -46,7 +44,7 @@ class OrderedPredictions:
             average_cumulative(table, raised, gaps, weights, out)
             with np.errstate(divide="ignore", invalid="ignore"):
                 out = np.log(out)
-            for j in np.flatnonzero(np.abs(table).max(axis=0) > _FAR):
+            for j in np.flatnonzero(np.abs(table).max(axis=0) > MAX_EXPONENT):
                 eta = np.ascontiguousarray(table[:, j])
                 of_class = (log_probability(eta, *edges) for edges in _edges(cut))
                 out[:, j] = [logsumexp(log_weights + one) for one in of_class]
@@ -199,7 +197,7 @@ class OrdinalPredictions(OrderedPredictions):
 
 def _raised(cut):
     """What `average_cumulative` needs of cutpoints (m, K - 1), both of this shape."""
-    near, gaps = np.clip(cut, -_FAR, _FAR), np.ones(cut.shape)
+    near, gaps = np.clip(cut, -MAX_EXPONENT, MAX_EXPONENT), np.ones(cut.shape)
     gaps[:, 1:] = -np.expm1(-np.diff(near, axis=1))
     return np.exp(-near), gaps
 

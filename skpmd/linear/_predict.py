@@ -31,6 +31,7 @@ from skpmd.linear._averages import (
 from skpmd.linear._column_scale import at_zero, in_units, own_particles, refuse_far
 from skpmd.linear._design import logits, n_logits
 from skpmd.linear._family import exponentials, sigmoids
+from skpmd.linear._family_kernels import MAX_EXPONENT
 from skpmd.linear._grouped_softmax import ClassEffects
 from skpmd.linear._ordinal_predict import OrderedPredictions
 from skpmd.linear._posterior import GaussianPosterior, logits_at_nodes
@@ -38,7 +39,6 @@ from skpmd.linear._response import Classes
 
 # At most this many probabilities are in memory, or in a cache, at a time.
 _TABLE, _CACHED = 1 << 20, 1 << 17
-_MAX_LOGIT = 300.0  # Larger logits are held to this one by `exponentials`.
 
 
 class ClassPredictions(OrderedPredictions):
@@ -274,7 +274,7 @@ class ClassPredictions(OrderedPredictions):
 
 def _probabilities(table):
     """Probabilities (n_classes, m, n) of logits less those of the first class, overwritten."""
-    if table.max() > _MAX_LOGIT:  # Two such classes would be as probable.
+    if table.max() > MAX_EXPONENT:  # Two such classes would be as probable.
         return softmax(np.concatenate([np.zeros_like(table[:1]), table]), axis=0)
     odds = exponentials(table)
     out = np.empty((len(odds) + 1, *odds.shape[1:]))

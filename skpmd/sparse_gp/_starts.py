@@ -9,6 +9,7 @@ from scipy.signal import lombscargle
 from scipy.spatial import cKDTree
 from sklearn.gaussian_process import kernels as sk
 
+from skpmd._base.utils import sentinels
 from skpmd.sparse_gp._covariance import free_parts, kinds
 
 _DEFAULT_BOUNDS = 1e-5, 1e5  # Those of scikit-learn.
@@ -46,8 +47,9 @@ def column_scales(X, categorical=()):
 
     Those of ``categorical`` columns are those of numbers that are as far from each other, on
     average. Rows are far away where the standard deviation is thirty times that of the middle of
-    the column. A column that is mostly constant has no middle.
+    the column. A column that is mostly constant has no middle. Rows of sentinels have no part.
     """
+    found = sentinels(X)
     low, middle, high = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
     scale = (high - low) / _MIDDLE_RANGE
     sd = np.max(np.abs(X - middle), axis=0)
@@ -59,6 +61,8 @@ def column_scales(X, categorical=()):
     for j in categorical:
         shares = np.unique(X[:, j], return_counts=True)[1] / len(X)
         out[j] = np.sqrt(0.5 * (1.0 - (shares**2).sum())) or 1.0
+    for j in set(found) - set(categorical):
+        out[j] = column_scales(X[~np.isin(X[:, j], found[j]), j : j + 1])[0]
     return out
 
 

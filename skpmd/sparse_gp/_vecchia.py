@@ -121,7 +121,7 @@ class VecchiaGP(SparseGP):
             covariance, prior, sites.X[:0], "vecchia", 0.0, sites.y.shape[1], block_weighs=False
         )
         self.metric, self._eps, self._is_auto = metric, eps, n_neighbors == "auto"
-        self.sites, self.middle = sites, 0.5 * (sites.X.min(axis=0) + sites.X.max(axis=0))
+        self.sites, self.middle = sites, _middle(sites.X)
         self.n_before = _N_LIKELIHOOD if self._is_auto else n_neighbors
         self.n_alone = self.n_nearest = _N_PREDICTION if self._is_auto else n_neighbors
         self._known = self._last = None
@@ -388,6 +388,16 @@ def places_together(near):
     # Columns of all points' neighbours in turns: the nearest of each come first.
     ordered = near.T.ravel()
     return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+
+
+def _middle(X):
+    """What is taken from columns, (p,): of three quantiles the one that is nearest to zero.
+
+    The middle of the range is as far away as an outlier, beside which all other rows are one; so
+    may be the median, where a column says what is missing by a large number.
+    """
+    found = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
+    return np.take_along_axis(found, np.abs(found).argmin(axis=0)[None], axis=0)[0]
 
 
 def scaled_rows(term, X, middle):

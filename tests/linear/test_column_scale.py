@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit, log_expit
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD, merge
@@ -321,6 +322,37 @@ def test_columns_of_no_effect_or_in_usual_units_are_not():
     model.set_params(prior_scale=0.01).fit(X, y)  # As was asked for.
     X[:, 1] = 1e-3 * np.random.default_rng(1).standard_normal(len(X))
     model.set_params(prior_scale=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("data", ["array", "float32", "memory map", "part"])
+@pytest.mark.parametrize(
+    "share, value, said",
+    [
+        (0.2, -999.0, r"x0 is -999 in 2\d.\d% of the rows.*missing_values=-999"),
+        (0.01, 1e20, r"x0 is 1e\+20 in 1.\d% of the rows"),
+        (0.0, 1000.0, r"the middle four fifths of x0 are -1.\d* to 1.\d*, and its deviation is 4"),
+    ],
+)
+def test_rows_far_from_all_others_are_warned_of(share, value, said, data, tmp_path):
+    """Nothing is left of the effect of the column, which is two; without them all is quiet."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = (rng.random(600) < expit(2.0 * X[:, 0] + X[:, 1])).astype(int)
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    model.fit(X, y)
+    model.fit(X * [0.0, 1.0] + [[1.0, 0.0]] * (X[:, :1] > 0.0), y)  # Two values.
+    model.fit(X * (X > 0.5), y)  # Many zeros.
+    X[rng.random(600) < share, 0] = value
+    X[0, 0] = value
+    if data == "float32":
+        X = X.astype(np.float32)
+    elif data == "memory map":
+        np.save(tmp_path / "X.npy", X)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    with pytest.warns(UserWarning, match=rf"take the slopes of 1 of 2 columns \(x0\).*{said}"):
+        model = clone(model)
+        model.fit(X, y) if data != "part" else model.partial_fit(X, y, classes=[0, 1])
+    assert np.abs(model.coef_[0, 0]) < 0.1
 
 
 def test_the_evidence_knows_no_units():
