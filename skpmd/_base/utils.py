@@ -6,19 +6,27 @@ import warnings
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from inspect import cleandoc
-from itertools import product
 from numbers import Integral, Real
 from pickle import UnpicklingError
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from skpmd._rows.table import is_in_memory
+
 _begun = ContextVar("random state that a fit by skpmd began with", default=None)
 _INSIDE = ("skpmd", "sklearn.base", "contextlib")
-# Sentinels are so many standard deviations from others, of which there are so many rows. Below so
-# many times the mean no deviation is any; a gap is more than the range over so many.
-_FAR_ENDS, _FEWEST_ROWS, _ROUNDING, _N_GAPS = 30.0, 10, 1e-13, 4.0
+# Rows far from all others are looked for in so many rows. They are of few values, or few of the
+# rows, with gaps of so many deviations of the rest, which has so many rows at least.
+_LOOKED_AT, _FEW_VALUES, _FEW_ROWS, _GAP, _FEWEST_ROWS = 2000, 3, 0.05, 5.0, 10
+# So many gaps are looked at. The spread of so few levels is their range, so many times; a gap to
+# zero counts for less so many times, for often nothing is what zero stands for.
+_MAX_CUTS, _FEW_LEVELS, _OF_LEVELS, _OF_ZERO = 4, 5, 4.0, 6.0
+# What is warned of leaves so much of the variance, where rows share a number and where they do not,
+# as of amounts; deviations below the third are of rounding.
+_KEPT, _KEPT_OF_FEW, _ROUNDING = 0.1, 0.01, 1e-13
 
 
 @contextmanager
@@ -97,38 +105,6 @@ def weighted_quantile(values, weights, q):
         w = weights[order]
         out[:, j] = np.interp(q.ravel(), np.cumsum(w) - 0.5 * w, row[order])
     return out.reshape(q.shape + values.shape[1:])
-
-
-def sentinels(X):
-    """Values far from all others that rows of a column share, {column: (k,)}, of rows (n, p).
-
-    They often stand for what is missing, as -999 does. One or two of them are at an end of the
-    column, as far from the rest as thirty times its standard deviation.
-    """
-    if len(X) < _FEWEST_ROWS:
-        return {}
-    ordered = np.sort(X, axis=0)
-    with np.errstate(over="ignore"):  # What overflows is not taken for one.
-        gaps, length = np.diff(ordered, axis=0), ordered[-1] - ordered[0]
-        may = ((gaps[0] == 0.0) | (gaps[-1] == 0.0)) & (gaps.max(axis=0) > length / _N_GAPS)
-        found = {int(j): _far_ends(ordered[:, j]) for j in np.flatnonzero(may)}
-    return {j: values for j, values in found.items() if len(values)}
-
-
-def _far_ends(column):
-    """Those values of a column that are sentinels, the fewest that may be."""
-    values, counts = np.unique(column, return_counts=True)
-    for low, high in sorted(product(range(3), repeat=2), key=sum)[1:]:
-        some = slice(low, len(values) - high)
-        rest, ends, n = values[some], np.delete(values, some), counts[some]
-        if len(rest) < 2 or n.sum() < _FEWEST_ROWS or np.delete(counts, some).min() < 2:
-            continue
-        mean = np.average(rest, weights=n)
-        sd = np.sqrt(np.average((rest - mean) ** 2, weights=n))
-        gap = np.abs(ends[:, None] - rest[[0, -1]]).min()
-        if gap > _FAR_ENDS * sd > _ROUNDING * np.abs(mean):
-            return ends
-    return values[:0]
 
 
 def check_n_draws(name, n, least=1):
@@ -226,3 +202,174 @@ def fill_docstrings(texts, *functions):
     for function in functions:
         if callable(function) and function.__doc__:  # Python may run without docstrings.
             function.__doc__ = filled(function.__doc__, texts)
+
+
+# ------------------------------------------------------------------ rows far from all others
+def sentinels(X):
+    """Values far from all others that rows of a column share, {column: (k,)}, of rows (n, p).
+
+    They often stand for what is missing, as -999 does.
+    """
+    found = {}
+    for j, values, counts, middle in _parted(X):
+        shared = np.delete(values, middle)[np.delete(counts, middle) > 1]
+        if len(shared):
+            found[j] = shared
+    return found
+
+
+def warn_of_far_columns(rows, scale, names):
+    """Warn of columns in which some rows are far from all others, whose effect these take.
+
+    Deviations of columns are ``scale``, None for those of the rows that are looked at. `Rows` that
+    are not in memory are few of the first ones, for others would have to be read for it. Of sparse
+    rows columns are looked at that are not zero in most.
+    """
+    X = rows.data.X
+    some, places = rows.take(_looked_at(len(rows), is_in_memory(X))).X, np.arange(len(names))
+    if issparse(some):
+        some = some.tocsc()
+        places = np.flatnonzero(2 * np.diff(some.indptr) > some.shape[0])
+        some = some[:, places].toarray()
+    found = _far(some, None if scale is None else scale[places], names[places])
+    if found:
+        listed = ", ".join(list(found)[:3]) + ", ..." * (len(found) > 3)
+        what, value = next(iter(found.values()))
+        remedy = "Correct these rows, clip them, or take logarithms"
+        if value is not None:
+            given, where = _exactly(value), ""
+            if value != np.round(value):
+                given, where = "...", " what has scaled it"
+            remedy = (
+                "If that stands for what is missing, set a SimpleImputer(missing_values="
+                f"{given}, add_indicator=True) before{where}"
+            )
+        warn(
+            f"rows far from all others take the slopes of {len(found)} of {len(names)} columns "
+            f"({listed}), and next to nothing is left for the effect among other rows: {what}. "
+            f"{remedy}.",
+            UserWarning,
+        )
+
+
+def warn_of_far_targets(y, remedy, are_counts=False):
+    """Warn of targets (n,) or (n, t) that are far from all others, on which a fit then turns.
+
+    What takes outliers is the ``remedy``, None where the model does. Those of counts are far where
+    their roots are, which vary as much wherever counts are.
+    """
+    y = y[:, None] if y.ndim == 1 else y
+    y = np.sqrt(y) if are_counts else y
+    size = np.maximum(np.abs(y).max(axis=0), np.finfo(np.float64).tiny)
+    scale = size * (y / size).std(axis=0)
+    names = ["y"] if y.shape[1] == 1 else [f"y[:, {j}]" for j in range(y.shape[1])]
+    shown = (lambda root: np.rint(root**2)) if are_counts else np.asarray
+    for what, value in _far(y[_looked_at(len(y))], scale, names, shown).values():
+        if value is None and remedy is None:
+            continue
+        do = f"Correct these rows, leave them out, or set {remedy}"
+        if value is not None:
+            do = "If that stands for what is missing, leave these rows out"
+            do += f"; otherwise set {remedy}" if remedy else ""
+        warn(f"rows far from all others turn the fit: {what}. {do}.", UserWarning)
+        return
+
+
+def _looked_at(n, are_all_near=True):
+    """Places of some of n rows, from the first ones only where others would have to be read."""
+    some = min(n, _LOOKED_AT)
+    return np.arange(some) * (n // some if are_all_near else 1)
+
+
+def _far(some, scale, names, shown=np.asarray):
+    """{name: (what rows far from others are, the number that some of them share, or None)}."""
+    found = {}
+    for j, values, counts, middle in _parted(some, scale):
+        far, n_far = np.delete(values, middle), np.delete(counts, middle)
+        n, most = counts[middle].sum(), np.argmax(n_far) if len(far) else None
+        is_shared = most is not None and 1 < n_far[most] >= n_far.sum() / 2
+        if is_shared:
+            # Of counts after a transformation most may be one number.
+            is_usual = 2 * n_far[most] > len(some) and far[most] != np.round(far[most])
+        else:
+            is_usual = values[0] >= 0.0 and values[-1] <= 1.0  # Few rows reach parts of splines.
+        whole = _sd(values, counts) if scale is None else scale[j]
+        kept = (_sd(values[middle], counts[middle]) / whole) ** 2
+        if is_usual or kept > (_KEPT if is_shared else _KEPT_OF_FEW):
+            continue
+        low, *_, high = shown(values[middle])
+        what = f"{names[j]} is {low:g} to {high:g} in {n} of {len(some)} rows"
+        if most is None:
+            what += f", and the deviation of all is {shown(whole):.3g}"
+        else:
+            value = shown(far[most])
+            what += f", and {_exactly(value) if is_shared else format(value, 'g')} in {n_far[most]}"
+            what += f" of the {n_far.sum()} others" if len(far) > 1 else ""
+        found[str(names[j])] = what, value if is_shared else None
+    return found
+
+
+def _parted(X, scale=None):
+    """Columns of which a part may be far: (place, sorted values (k,), how often, the middle)."""
+    if len(X) < _FEWEST_ROWS:
+        return
+    size = np.abs(X).max(axis=0, initial=0.0)
+    size = np.where(size > 0.0, size, 1.0)
+    ordered = np.sort(X / size, axis=0)  # Squares of these do not overflow.
+    sd = ordered.std(axis=0)
+    may = np.diff(ordered, axis=0).max(axis=0) > 0.5 * sd
+    if scale is not None:
+        may |= sd < np.sqrt(_KEPT) * np.minimum(scale / size, 1e100)
+    for j in np.flatnonzero(may & (sd > _ROUNDING)):
+        values, counts = np.unique(X[:, j], return_counts=True)
+        yield int(j), values, counts, _middle(values / size[j], counts)
+
+
+def _middle(values, counts):
+    """Which of sorted values (k,), that are there so often, are not far from others: a slice.
+
+    The largest gap, and the largest that then remains, cut off what is few.
+    """
+    cuts = [(np.inf, slice(0, len(values)))]
+    while len(cuts) <= _MAX_CUTS:
+        start, stop = cuts[-1][1].start, cuts[-1][1].stop
+        gaps = np.diff(values[start:stop])
+        if len(gaps) < 2:
+            break
+        cut = start + 1 + int(np.argmax(gaps))
+        ends = [one for one in (slice(start, cut), slice(cut, stop)) if _is_end(counts, one)]
+        if not ends:
+            break
+        end = min(ends, key=lambda one: one.stop - one.start)
+        rest = slice(cut, stop) if end.start == start else slice(start, cut)
+        if len(counts[rest]) < 2 or counts[rest].sum() < _FEWEST_ROWS:
+            break
+        cuts.append((gaps.max() / (_OF_ZERO if 0.0 in values[end] else 1.0), rest))
+    while cuts[-1][0] <= _GAP * _spread(values[cuts[-1][1]], counts[cuts[-1][1]]):
+        cuts.pop()
+    return cuts[-1][1]
+
+
+def _is_end(counts, some):
+    """Whether these values are few, or of few rows."""
+    return some.stop - some.start <= _FEW_VALUES or counts[some].sum() <= _FEW_ROWS * counts.sum()
+
+
+def _spread(values, counts):
+    """The deviation of values; that of levels, and where one has most of the rows, says less."""
+    if len(values) > _FEW_LEVELS and 2 * counts.max() < counts.sum():
+        return _sd(values, counts)
+    return _OF_LEVELS * (values[-1] - values[0])
+
+
+def _sd(values, counts):
+    size = np.abs(values).max()
+    values = values / size if size > 0.0 else values  # Squares of these do not overflow.
+    centre = np.average(values, weights=counts)
+    return size * np.sqrt(np.average((values - centre) ** 2, weights=counts))
+
+
+def _exactly(value):
+    """A number with all of its digits, for something else to look for it."""
+    is_short = np.abs(value) < 1e16
+    return np.format_float_positional(value, trim="-") if is_short else str(value)

@@ -16,7 +16,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from skpmd._base.results import varying
-from skpmd._base.utils import sentinels, warn
+from skpmd._base.utils import warn
 from skpmd._base.validation import refuse_overflows
 from skpmd._rows.table import is_in_memory, mapped
 from skpmd._runtime.threads import total
@@ -35,9 +35,6 @@ _ROWS_AT_ONCE = 1 << 14
 # Later rows of a stream are warned of where a column is so many units from its centre, or varies by
 # so few; of fewer rows nothing is known of the latter.
 _OTHER_SCALE, _FEW = 100.0, 10
-# Rows far from all others are looked for in so many rows; they are there where a deviation is so
-# many times as long as the middle of the rows.
-_LOOKED_AT, _MIDDLE, _WIDE = 2000, (0.1, 0.9), 12.0
 
 
 class Units(NamedTuple):
@@ -303,45 +300,6 @@ def units_of(batches, n_rows, fit_intercept, has_cutpoints=False, is_first=False
     scale = found.capped_sd if is_text else found.sd
     units = Units(found.mean, scale, n_rows, fit_intercept, has_cutpoints)
     return units if units.is_centred else units._replace(centre=np.zeros(len(found.mean)))
-
-
-def warn_of_far(rows, units, names):
-    """Warn of columns in which some rows are far from all others, whose effect these take.
-
-    They are a number other than zero that some rows share, or make the deviation, in ``units``
-    unless these are None, that of other rows many times. `Rows` that are not in memory are few of
-    the first ones, for others would have to be read for it.
-    """
-    X, n = rows.data.X, min(len(rows), _LOOKED_AT)
-    some = rows.take(np.arange(n) * (len(rows) // n if is_in_memory(X) else 1)).X
-    if issparse(some):
-        return
-    found = {j: values[values != 0.0] for j, values in sentinels(some).items()}
-    low, high = np.quantile(some, _MIDDLE, axis=0)
-    sd = np.zeros(len(names)) if units is None else units.scale
-    is_wide = (low < high) & (sd / _WIDE > high - low)
-    columns = np.array([j for j in range(len(names)) if is_wide[j] or len(found.get(j, ()))])
-    if not columns.size:
-        return
-    j = columns[0]
-    if len(found.get(j, ())):
-        value, column = found[j][0], some[:, j]
-        others, share = column[~np.isin(column, found[j])], np.mean(column == value)
-        what = (
-            f"{names[j]} is {value:g} in {share:.1%} of the rows, and {others.min():g} to "
-            f"{others.max():g} in others. If that stands for what is missing, set a SimpleImputer("
-            f"missing_values={value:g}, add_indicator=True) before"
-        )
-    else:
-        what = (
-            f"the middle four fifths of {names[j]} are {low[j]:g} to {high[j]:g}, and its "
-            f"deviation is {sd[j]:.3g}. Correct these rows, clip them, or take logarithms"
-        )
-    warn(
-        f"rows far from all others take the slopes of {_listed(columns, names)}, and next to "
-        f"nothing is left for the effect among other rows: {what}.",
-        UserWarning,
-    )
 
 
 def warn_of_other_scale(batches, units, names):

@@ -49,6 +49,7 @@ class Normal(_Real):
 
     name, links, kernel = "normal", ("identity", "log"), staticmethod(kernels.add_normal)
     dispersion, _below = ("sigma",), staticmethod(lambda z: ndtr(z))
+    takes_outliers = "student_t"
 
     @property
     def is_conjugate(self):
@@ -132,6 +133,7 @@ class Poisson(_Count):
     """Poisson distribution."""
 
     name, kernel = "poisson", staticmethod(kernels.add_poisson)
+    takes_outliers = "negative_binomial"
 
     def rest(self, phi, y, size, weight):
         return np.full(len(phi), -(weight @ gammaln(y + 1.0)))

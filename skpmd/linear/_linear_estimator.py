@@ -17,12 +17,12 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults
 from skpmd._base.steps import first_stream, stream_after
-from skpmd._base.utils import as_generator, warn
+from skpmd._base.utils import as_generator, warn, warn_of_far_columns
 from skpmd._base.validation import fit_context, naming_singular_columns, refuse_overflows
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
 from skpmd._typing import Array, ArrayLike, ArrayOrMore, MatrixLike
-from skpmd.linear._column_scale import warn_of_far, warn_of_other_scale
+from skpmd.linear._column_scale import warn_of_other_scale
 from skpmd.linear._fit import PROPOSALS, find_posterior, takes_steps
 from skpmd.linear._group_rows import rows_of_groups
 from skpmd.linear._hmc import MOVES
@@ -106,6 +106,12 @@ class LinearEstimator(Merging, ParticleResults):
 
     def _warn_of_column_scale(self, rows):
         """Warn of columns on whose effect the prior decides; by default there are none."""
+
+    def _warn_of_far_rows(self, rows, are_first=True):
+        """Warn of columns whose effect is that of few rows far away; the first ones give units."""
+        units = self._state.units
+        scale = None if units is None or not are_first else units.scale
+        warn_of_far_columns(rows, scale, self._features())
 
     _of_y: dict = {}  # How targets are checked.
     _roles: tuple[str, ...] = ("offset",)
@@ -235,6 +241,12 @@ class LinearEstimator(Merging, ParticleResults):
             columns (constant, say), which leaves nothing to learn a shape or precision from (of
             other numbers a warning); if the weights leave a class without any; if the link is none
             of the family's, or a role is no column.
+
+        Warns
+        -----
+        UserWarning
+            If rows far from all others, sentinels or outliers, take the slope of a column, or those
+            of y turn the fit.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
@@ -243,7 +255,7 @@ class LinearEstimator(Merging, ParticleResults):
         if self.scale is not None and isinstance(self.prior, str):
             self._warn_of_one_row(len(rows), "set scale=None, and priors in the units of the data")
         self._warn_of_column_scale(rows)
-        warn_of_far(rows, self._state.units, self._features())
+        self._warn_of_far_rows(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
         if self.n_particles < N_CHAINS <= n_retained:
             warn(
@@ -347,9 +359,9 @@ class LinearEstimator(Merging, ParticleResults):
             self._warn_or_interrupt()
             if first:
                 self._warn_of_column_scale(rows)
-                warn_of_far(rows, state.units, features)
             elif state.units is not None:
                 warn_of_other_scale(rows.whole(), state.units, features)
+            self._warn_of_far_rows(rows, first)
             return self  # Ctrl-C here takes the part back, too.
 
     def __sklearn_tags__(self):

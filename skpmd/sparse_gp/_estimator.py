@@ -17,7 +17,7 @@ from skpmd._base.estimator import result
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.utils import as_floats, warn
+from skpmd._base.utils import as_floats, warn, warn_of_far_targets
 from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import taken
@@ -448,6 +448,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
 
         Warns
         -----
+        UserWarning
+            If targets far from all others, sentinels or outliers, turn the fit.
         ConvergenceWarning
             If a kernel measures from where columns are zero, as ``DotProduct`` does, and rounding
             of its variance hides how rows differ; if a length scale ends at its lower bound or
@@ -697,7 +699,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
                 )
         data = Data(X, y, variance, self._alphas(len(y)), weight)
         # A row of weight zero is as good as absent.
-        return data if weight.all() else taken(data, weight > 0.0)
+        data = data if weight.all() else taken(data, weight > 0.0)
+        if reset and noise_variance is None:
+            is_normal = self.likelihood == "gaussian"
+            warn_of_far_targets(data.y, "likelihood='student_t'" if is_normal else None)
+        return data
 
     def _without_neighbours(self):
         """The approximation of rows that are not in memory, as neighbours have to be."""

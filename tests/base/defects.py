@@ -143,4 +143,18 @@ DEFECTS = [
         "            pass\n",
         "api/test_data_in_blocks.py",
     ),
+    Defect(
+        "columns that few rows reach, as those of splines, are taken for columns with outliers",
+        "_base/utils.py",
+        "if len(values) > _FEW_LEVELS and 2 * counts.max() < counts.sum():",
+        "if True:",
+        "base/test_far_rows.py",
+    ),
+    Defect(
+        "targets far from all others are not warned of",
+        "linear/_glm_estimator.py",
+        "        if response is None:\n            remedy",
+        "        if False:\n            remedy",
+        "base/test_far_rows.py",
+    ),
 ]

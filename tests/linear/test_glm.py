@@ -1,6 +1,7 @@
 """Generalised linear models against exact posteriors, in any units, and of hostile rows."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -375,7 +376,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_rows_have_finite_answers_without_a_warning(name):
     family, rows, y = HOSTILE[name]
-    found = fitted(family, rows, y)
+    said = "far from all others turn the fit" if name == "one outlier of a normal" else None
+    with pytest.warns(UserWarning, match=said) if said else nullcontext():
+        found = fitted(family, rows, y)
     assert np.isfinite(found.posterior_.particles).all() and (found.posterior_.std() > 0.0).all()
     assert np.isfinite(found.predict(rows)).all()
     assert np.isfinite(found.predict_interval(rows)).all()
