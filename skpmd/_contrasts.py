@@ -19,7 +19,8 @@ from skpmd._rows.opening import as_blocks
 from skpmd._rows.table import is_in_memory
 
 _MAX_LEVELS = 25  # More are hardly meant to be compared, as in marginaleffects.
-_STEP = 1e-4  # Of slopes, as a share of the column's range.
+# Of slopes, as a share of the column's range, which is so many times that of its middle at most.
+_STEP, _WIDE = 1e-4, 10.0
 OF_TWO = {
     "difference": ("-", lambda high, low: high - low),
     "ratio": ("/", lambda high, low: high / low),
@@ -121,6 +122,8 @@ def contrasts_of(variable, column, given, comparison):
     is_real = values.dtype.kind == "O" and all(isinstance(one, Real) for one in values)
     if is_real or values.dtype.kind == "f":
         values = values.astype(np.float64)  # A step of a slope is less than single precision.
+    elif values.dtype.kind in "iu":
+        values = values.astype(np.int64)  # Pixels and ages may be of eight bits.
     is_pair = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
     if is_pair and len(given) != 2:
         raise ValueError(f"variables[{variable!r}] must be a pair, a step or a word, got {given}.")
@@ -139,7 +142,10 @@ def contrasts_of(variable, column, given, comparison):
     if comparison == "slope":
         if given is not None:
             raise ValueError(f"slopes take no values to compare, got {given!r} of {variable!r}.")
-        step = _STEP * (float(np.ptp(known)) or max(abs(float(known[0])), 1.0))
+        # A row far from all others is no measure of a step at these.
+        low, high = np.quantile(known, [0.1, 0.9])
+        wide = min(float(np.ptp(known)), _WIDE * (high - low) or np.inf)
+        step = _STEP * (wide or max(abs(float(known[0])), 1.0))
         return [values - 0.5 * step, values + 0.5 * step], [Contrast("dY/dX", 1, 0, step)]
     if given is None or (isinstance(given, Real) and not isinstance(given, bool)):
         given = 1 if given is None else given

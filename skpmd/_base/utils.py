@@ -21,6 +21,7 @@ _INSIDE = ("skpmd", "sklearn.base", "contextlib")
 # Rows far from all others are looked for in so many rows. They are of few values, or few of the
 # rows, with gaps of so many deviations of the rest, which has so many rows at least.
 _LOOKED_AT, _FEW_VALUES, _FEW_ROWS, _GAP, _FEWEST_ROWS = 2000, 3, 0.05, 5.0, 10
+_GAP_OF_FEW = 20.0  # And of few that share no number, as the largest amounts do not.
 # So many gaps are looked at. The spread of so few levels is their range, so many times; a gap to
 # zero counts for less so many times, for often nothing is what zero stands for.
 _MAX_CUTS, _FEW_LEVELS, _OF_LEVELS, _OF_ZERO = 4, 5, 4.0, 6.0
@@ -211,7 +212,7 @@ def sentinels(X):
     They often stand for what is missing, as -999 does.
     """
     found = {}
-    for j, values, counts, middle in _parted(X):
+    for j, values, counts, (middle, _) in _parted(X):
         shared = np.delete(values, middle)[np.delete(counts, middle) > 1]
         if len(shared):
             found[j] = shared
@@ -252,22 +253,22 @@ def warn_of_far_columns(rows, scale, names):
         )
 
 
-def warn_of_far_targets(y, remedy, are_counts=False):
-    """Warn of targets (n,) or (n, t) that are far from all others, on which a fit then turns.
+def warn_of_far_values(name, values, remedy=None, shown=None):
+    """Warn of values (n,) or (n, t) of rows far from all others, on which a fit then turns.
 
-    What takes outliers is the ``remedy``, None where the model does. Those of counts are far where
-    their roots are, which vary as much wherever counts are.
+    What takes outliers is the ``remedy``: None where nothing does, "" where this is it. Where
+    values are transformed, so that they vary as much wherever they are, ``shown`` takes that back;
+    else outliers are those that most of the variance is of.
     """
-    y = y[:, None] if y.ndim == 1 else y
-    y = np.sqrt(y) if are_counts else y
-    size = np.maximum(np.abs(y).max(axis=0), np.finfo(np.float64).tiny)
-    scale = size * (y / size).std(axis=0)
-    names = ["y"] if y.shape[1] == 1 else [f"y[:, {j}]" for j in range(y.shape[1])]
-    shown = (lambda root: np.rint(root**2)) if are_counts else np.asarray
-    for what, value in _far(y[_looked_at(len(y))], scale, names, shown).values():
-        if value is None and remedy is None:
+    values = values[:, None] if values.ndim == 1 else values
+    size = np.maximum(np.abs(values).max(axis=0), np.finfo(np.float64).tiny)
+    scale = size * (values / size).std(axis=0)
+    t = values.shape[1]
+    names = [name] if t == 1 else [f"{name}[:, {j}]" for j in range(t)]
+    for what, value in _far(values[_looked_at(len(values))], scale, names, shown).values():
+        if value is None and remedy == "":
             continue
-        do = f"Correct these rows, leave them out, or set {remedy}"
+        do = "Correct these rows or leave them out" + (f", or set {remedy}" if remedy else "")
         if value is not None:
             do = "If that stands for what is missing, leave these rows out"
             do += f"; otherwise set {remedy}" if remedy else ""
@@ -281,10 +282,11 @@ def _looked_at(n, are_all_near=True):
     return np.arange(some) * (n // some if are_all_near else 1)
 
 
-def _far(some, scale, names, shown=np.asarray):
+def _far(some, scale, names, shown=None):
     """{name: (what rows far from others are, the number that some of them share, or None)}."""
     found = {}
-    for j, values, counts, middle in _parted(some, scale):
+    is_stable, shown = shown is not None, shown or np.asarray
+    for j, values, counts, (middle, gap) in _parted(some, scale):
         far, n_far = np.delete(values, middle), np.delete(counts, middle)
         n, most = counts[middle].sum(), np.argmax(n_far) if len(far) else None
         is_shared = most is not None and 1 < n_far[most] >= n_far.sum() / 2
@@ -295,7 +297,10 @@ def _far(some, scale, names, shown=np.asarray):
             is_usual = values[0] >= 0.0 and values[-1] <= 1.0  # Few rows reach parts of splines.
         whole = _sd(values, counts) if scale is None else scale[j]
         kept = (_sd(values[middle], counts[middle]) / whole) ** 2
-        if is_usual or kept > (_KEPT if is_shared else _KEPT_OF_FEW):
+        is_alone = is_shared or gap > _GAP_OF_FEW
+        if is_stable:
+            is_usual, kept = most is None, 0.0
+        if is_usual or kept > (_KEPT if is_alone else _KEPT_OF_FEW):
             continue
         low, *_, high = shown(values[middle])
         what = f"{names[j]} is {low:g} to {high:g} in {n} of {len(some)} rows"
@@ -310,7 +315,7 @@ def _far(some, scale, names, shown=np.asarray):
 
 
 def _parted(X, scale=None):
-    """Columns of which a part may be far: (place, sorted values (k,), how often, the middle)."""
+    """Columns of which a part may be far: (place, sorted values (k,), how often, `_middle`)."""
     if len(X) < _FEWEST_ROWS:
         return
     size = np.abs(X).max(axis=0, initial=0.0)
@@ -328,7 +333,8 @@ def _parted(X, scale=None):
 def _middle(values, counts):
     """Which of sorted values (k,), that are there so often, are not far from others: a slice.
 
-    The largest gap, and the largest that then remains, cut off what is few.
+    With it comes the gap to the others, in spreads of the middle. The largest gap, and the largest
+    that then remains, cut off what is few.
     """
     cuts = [(np.inf, slice(0, len(values)))]
     while len(cuts) <= _MAX_CUTS:
@@ -345,9 +351,11 @@ def _middle(values, counts):
         if len(counts[rest]) < 2 or counts[rest].sum() < _FEWEST_ROWS:
             break
         cuts.append((gaps.max() / (_OF_ZERO if 0.0 in values[end] else 1.0), rest))
-    while cuts[-1][0] <= _GAP * _spread(values[cuts[-1][1]], counts[cuts[-1][1]]):
-        cuts.pop()
-    return cuts[-1][1]
+    while True:
+        gap, middle = cuts.pop()
+        gap = gap / max(_spread(values[middle], counts[middle]), _ROUNDING)
+        if gap > _GAP:
+            return middle, gap
 
 
 def _is_end(counts, some):

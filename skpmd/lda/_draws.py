@@ -20,7 +20,7 @@ from skpmd._runtime.threads import each
 from skpmd.engine.loop import Stage, drive, resumable
 from skpmd.engine.particles import equal_log_weights
 from skpmd.lda import _kernels as kernels
-from skpmd.lda._documents import Documents, groups_of
+from skpmd.lda._documents import Documents, groups_of, tokens_of
 from skpmd.lda._relabel import arrangement, relabelling
 from skpmd.lda._topics import Counts
 
@@ -30,6 +30,7 @@ _FIRST, _MAX_LENGTH = 24, 384  # sweeps of the first round, and at most of one
 # where they have more; and the least of each particle. Of few draws the tails are too near.
 _KEPT, _FEW, _KEPT_OF_MANY, _MIN_EACH = 128, 1 << 20, 32, 4
 _NUMBERS = 1 << 24  # numbers of all draws at most
+_MAX_AT_ONCE = 1.5  # words that one move takes, at most, on average
 _STARTING = 3  # sweeps of each document under the particle's own topics
 # The topics have converged where the halves of a round differ by less than so many of their sds,
 # on average over topics, and are far from it beyond the second.
@@ -61,7 +62,7 @@ def in_memory(X, weight, m, V, K):
     Elsewhere it is None. Chains need two rounds within their visits, and room for draws. A document
     of weight w is w of them, each with topics of its own, or so many as weigh 1 at most.
     """
-    if K == 1 or V == 1 or not n_kept(m, V, K):
+    if K == 1 or V == 1 or not n_kept(m, V, K) or are_repeated(X):
         return None
     parts, weights, n, most = [], [], 0, _VISITS / (3 * _FIRST)
     for some, own in groups_of(X, weight):
@@ -75,6 +76,17 @@ def in_memory(X, weight, m, V, K):
         parts.append(some[np.repeat(np.arange(len(own)), copies)])
         weights.append(np.repeat(own / copies, copies))
     return (sp.vstack(parts, format="csr"), np.concatenate(weights)) if n else None
+
+
+def are_repeated(X):
+    """Whether chains would move many of a document's words at once, being the same word.
+
+    That would be another distribution, with topics of fewer words. It looks at the first documents.
+    """
+    some, _ = next(groups_of(X, None))
+    documents = Documents.of(some).for_kernels()
+    n = kernels.numbers_of_tokens(documents.indptr, documents.data).sum()
+    return tokens_of(some, None) > _MAX_AT_ONCE * n
 
 
 @phase("draws of topics")

@@ -25,6 +25,8 @@ _MIN_ESS = 0.5
 # With max_iter="auto" there are so many passes before the draws of a small collection, and through
 # one without draws more until the topics are still, up to so many, or to visits of so many words.
 _PASSES, _MAX_PASSES, _PASS_VISITS = 5, 20, 1.2e7
+# Documents that repeat each of their words so many times have so many full-batch iterations.
+_REPEATED, _MAX_FULL = 8.0, 300
 _PIECE = 1 << 16  # Numbers of words that are gone through at a time.
 _MANY = 64  # Documents of a call from which on the places of its topics are looked at.
 # Where topics move further than this in the last pass, 90 % intervals held .73 to .84, and below
@@ -32,7 +34,7 @@ _MANY = 64  # Documents of a call from which on the places of its topics are loo
 _MOVING, _LOOKED_AT = 0.45, 1 << 20
 _STILL = (
     "the topics still change from pass to pass, by {:.1f} of their standard deviations in the "
-    "last, so that intervals are too narrow (set max_iter to a larger number)"
+    "last, so that intervals are too narrow (set {} to a larger number)"
 )
 # A particle is a whole topic model: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
@@ -93,8 +95,12 @@ def fit_topics(parameters, X, weight, rng):
         drawing = _to_draw(parameters, state, X, weight)
         is_last = not parameters.max_full_iter and parameters.weighting != "posterior"
         until_still = drawing is None and is_last
-        passes = _n_passes(X) if until_still else _PASSES
+        passes = _n_passes(X, tokens_of) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
+        if until_still and out is None and state.block.priors is None and _are_repeated(X):
+            # Topics are known so well that smaller and smaller steps do not get there.
+            n_full = _n_passes(X, lambda some, _: some.nnz, _MAX_FULL)
+            parameters = parameters._replace(max_iter=_PASSES, max_full_iter=n_full)
     rows = DocumentRows(X, size, parameters.shuffle, weight)
     state = after_steps(parameters, state, rows, total, out, until_still)
     block = state.block._replace(n_documents_seen=total)
@@ -107,8 +113,11 @@ def fit_topics(parameters, X, weight, rng):
     if drawing is not None and not state.interrupted:
         after = drive(_with_draws(state, *drawing))
         state = after.value._replace(interrupted=after.interrupted)
-    elif state.change is not None and state.change > _MOVING and not parameters.max_full_iter:
-        state = state._replace(findings=(_STILL.format(state.change),))
+    elif state.change is not None and state.change > _MOVING:
+        name = "max_full_iter" if parameters.max_full_iter else "max_iter"
+        found = _STILL.format(state.change, name)
+        if until_still or not parameters.max_full_iter:
+            state = state._replace(findings=(found,))
     if parameters.evaluate_every <= 0 or state.interrupted:
         return state
     with untimed():
@@ -116,14 +125,19 @@ def fit_topics(parameters, X, weight, rng):
     return evaluated.value._replace(interrupted=evaluated.interrupted)
 
 
-def _n_passes(X):
-    """Passes through documents X without draws, by their words."""
-    n_words = 1.0
+def _n_passes(X, size_of, most=_MAX_PASSES):
+    """Passes through documents X without draws, by the visits in each of them."""
+    n_visits = 1.0
     for some, _ in groups_of(X, None):
-        n_words += tokens_of(some, None)
-        if n_words * _PASSES > _PASS_VISITS:
+        n_visits += size_of(some, None)
+        if n_visits * _PASSES > _PASS_VISITS:
             return _PASSES
-    return min(int(_PASS_VISITS / n_words), _MAX_PASSES)
+    return min(int(_PASS_VISITS / n_visits), most)
+
+
+def _are_repeated(X):
+    some, _ = next(groups_of(X, None))
+    return tokens_of(some, None) > _REPEATED * some.nnz
 
 
 def _to_draw(parameters, state, X, weight):
@@ -207,7 +221,8 @@ def after_steps(parameters, state, rows, total, out=None, until_still=False):
     model = LDAModel(parameters, state.update, total, rng)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
-    full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
+    until = _AfterIteration(parameters.max_full_iter, until_still)
+    full_batch = FullBatch(parameters.max_full_iter, until, until.resume)
     outcome = Outcome(start)
     after_pass = _AfterPass(parameters, model, rows, out, until_still)
     sizes = _step_sizes(parameters, state.block, total, rows)
@@ -216,7 +231,7 @@ def after_steps(parameters, state, rows, total, out=None, until_still=False):
             method = Method(sizes, after_pass, full_batch)
             outcome = run(model, rows, start, options, rng, report, method)
     return state._replace(
-        change=after_pass.change,
+        change=until.left if parameters.max_full_iter and until_still else after_pass.change,
         validation_scores=after_pass.scores,
         block=outcome.particles.block,
         records=state.records.extended([tuple(info.extra.values()) for info in outcome.infos]),
@@ -252,17 +267,32 @@ def _step_sizes(parameters, block, total, rows):
     return step_sizes
 
 
-def _after_iteration(n):
-    """What follows each of n full-batch iterations: none ends them, nor changes what they end with.
+class _AfterIteration:
+    """What follows each of n full-batch iterations, which end where topics are still, or do not.
 
     The last has to leave the counts of all documents as they are.
     """
 
-    def until(particles, t, memory):
-        arranged = particles.block.arranged() if t < n else particles.block
-        return particles._replace(block=arranged), False, memory
+    def __init__(self, n, until_still):
+        self._n, self._until_still = n, until_still
+        self.left = None  # How far topics have to go yet, in standard deviations; None if unknown.
 
-    return until
+    def resume(self, memory):
+        """Go on from the memory of an earlier run."""
+        *_, self.left = memory or (None,)
+
+    def __call__(self, particles, t, memory):
+        block, some = particles.block, None
+        if self._until_still:
+            some, before, _ = memory or (None, None, None)
+            some, change = moved(some, block)
+            # Each moves less than the one before by a factor: what is left is a series.
+            if before:
+                self.left = change / max(1.0 - change / before, 0.01)
+            memory = some, change, self.left
+        stop = self.left is not None and self.left <= _MOVING
+        arranged = block if stop or t == self._n else block.arranged()
+        return particles._replace(block=arranged), stop, memory
 
 
 def moved(before, block):

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import (
     betainc,
     betaln,
+    expit,
     gammainc,
     gammaincc,
     gammaln,
@@ -83,7 +84,7 @@ class StudentT(_Real):
     """Student's distribution; its dispersions are a scale and the degrees of freedom."""
 
     name, kernel = "student_t", staticmethod(kernels.add_student_t)
-    is_concave, has_outliers = False, True
+    is_concave, has_outliers, takes_outliers = False, True, ""
     dispersion, _below = ("sigma", "nu"), staticmethod(lambda z, nu: stdtr(nu, z))
 
     def laws(self, scale):
@@ -133,7 +134,8 @@ class Poisson(_Count):
     """Poisson distribution."""
 
     name, kernel = "poisson", staticmethod(kernels.add_poisson)
-    takes_outliers = "negative_binomial"
+    takes_outliers, stable = "negative_binomial", staticmethod(np.sqrt)
+    shown = staticmethod(lambda root: np.rint(root**2))
 
     def rest(self, phi, y, size, weight):
         return np.full(len(phi), -(weight @ gammaln(y + 1.0)))
@@ -165,6 +167,7 @@ class GammaFamily(Family):
 
     name, links, kernel = "gamma", ("log",), staticmethod(kernels.add_gamma)
     kind, dispersion, of_what = "positive", ("shape",), "numbers above 0"
+    stable, shown = staticmethod(np.log), staticmethod(np.exp)
     of_zeros = (
         " Amounts of which some are zero are two models, of whether there is one and of how much "
         'it is: see "Amounts with zeros" in the guide to linear models.'
@@ -232,7 +235,8 @@ class NegativeBinomial(_OfBeta, _Count):
     """Negative binomial distribution of variance mu + mu^2 / shape."""
 
     name, kernel = "negative_binomial", staticmethod(kernels.add_negative_binomial)
-    dispersion = ("shape",)
+    dispersion, stable = ("shape",), staticmethod(np.log1p)
+    shown = staticmethod(lambda log: np.rint(np.expm1(log)))
 
     def score(self, y, p):
         """That of `_beta_score`, divided above and below by the cube root of what is below."""
@@ -274,7 +278,7 @@ class Binomial(_OfBeta):
     """Successes in a number of trials, which is 1 where none is given."""
 
     name, links = "binomial", ("logit", "probit", "cloglog")
-    kind, needs_rest = "count", True
+    kind, needs_rest, stable = "count", True, None
     of_what = "whole numbers from 0 to the number of trials"
 
     @property
@@ -339,6 +343,7 @@ class Beta(_OfBeta):
     name, links, kernel = "beta", ("logit", "probit", "cloglog"), staticmethod(kernels.add_beta)
     kind, dispersion, needs_rest, is_concave = "unit", ("precision",), True, False
     of_what = "numbers above 0 and below 1"
+    stable, shown = staticmethod(logit), staticmethod(expit)
 
     def admits(self, y, size):
         return (y > 0.0) & (y < 1.0)

@@ -82,7 +82,10 @@ class Family:
     dispersion: tuple = ()  # What users call the dispersions.
     is_conjugate = False  # Whether coefficients are normal, given the dispersion and rows.
     is_concave = True  # Whether its log density is concave in the predictor.
-    takes_outliers: str | None = None  # The family for outliers, where this one is not for any.
+    takes_outliers: str | None = None  # The family for outliers, "" this one, or none is.
+    # What varies as much wherever y are, for a look at outliers, and how it is shown.
+    stable: Callable | None = staticmethod(np.asarray)
+    shown: Callable | None = None
     has_outliers = False  # Whether searches also begin where rows far off are left out.
     groups = None  # `skpmd.linear._groups.Groups`, whose sds are further dispersions.
     has_cutpoints = False  # Whether its dispersions take the place of an intercept.

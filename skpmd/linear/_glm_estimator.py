@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from skpmd._base.estimator import result
 from skpmd._base.options import posterior_of_prior
-from skpmd._base.utils import fill_docstrings, warn_of_far_targets
+from skpmd._base.utils import fill_docstrings, warn_of_far_values
 from skpmd._base.validation import checked_weights, fit_context, naming_conversions
 from skpmd._rows.opening import in_parts
 from skpmd._typing import ArrayLike, FilePath, MatrixLike, Seed
@@ -303,10 +303,10 @@ default="normal"
         family.check(y, known[1])
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        if response is None:
+        if response is None and family.stable is not None:
             remedy = family.takes_outliers and f"family={family.takes_outliers!r}"
-            some = y if weight is None else y[weight > 0.0]
-            warn_of_far_targets(some, remedy, are_counts=family.kind == "count")
+            some = family.stable(y if weight is None else y[weight > 0.0])
+            warn_of_far_values("y", some, remedy, family.shown)
         if response is None and not isinstance(self.prior, str):
             response = self._response_of_prior(family)
         if response is None and self.scale is None:

@@ -17,7 +17,7 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults
 from skpmd._base.steps import first_stream, stream_after
-from skpmd._base.utils import as_generator, warn, warn_of_far_columns
+from skpmd._base.utils import as_generator, warn, warn_of_far_columns, warn_of_far_values
 from skpmd._base.validation import fit_context, naming_singular_columns, refuse_overflows
 from skpmd._rows.opening import as_table
 from skpmd._rows.rows import Rows
@@ -113,6 +113,15 @@ class LinearEstimator(Merging, ParticleResults):
         scale = None if units is None or not are_first else units.scale
         warn_of_far_columns(rows, scale, self._features())
 
+    def _warn_of_far_roles(self, offset, trials):
+        """Warn of rows whose offsets, exposures or numbers of trials are far from all others."""
+        if offset is not None:
+            given = {"offset": "offset", "exposure": "log(exposure)"}
+            name = " + ".join(given[one] for one in given if getattr(self, one, None) is not None)
+            warn_of_far_values(name, offset, shown=np.asarray)
+        if trials is not None:
+            warn_of_far_values("trials", np.log(trials), shown=lambda log: np.rint(np.exp(log)))
+
     _of_y: dict = {}  # How targets are checked.
     _roles: tuple[str, ...] = ("offset",)
 
@@ -131,6 +140,8 @@ class LinearEstimator(Merging, ParticleResults):
             X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         X, offset, trials, codes = self._split(X)
+        if response is None:
+            self._warn_of_far_roles(offset, trials)
         how = (offset, trials), response, is_part
         y, weight, response = self._targets(X, (given, y), sample_weight, *how, **classes)
         if codes is not None:

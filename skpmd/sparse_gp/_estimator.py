@@ -17,7 +17,7 @@ from skpmd._base.estimator import result
 from skpmd._base.merging import MERGED_BY_ROWS, n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.utils import as_floats, warn, warn_of_far_targets
+from skpmd._base.utils import as_floats, warn, warn_of_far_values
 from skpmd._base.validation import checked_weights, fit_context, refuse_overflows
 from skpmd._rows.opening import as_table, in_parts
 from skpmd._rows.rows import taken
@@ -702,7 +702,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         data = data if weight.all() else taken(data, weight > 0.0)
         if reset and noise_variance is None:
             is_normal = self.likelihood == "gaussian"
-            warn_of_far_targets(data.y, "likelihood='student_t'" if is_normal else None)
+            warn_of_far_values("y", data.y, "likelihood='student_t'" if is_normal else "")
         return data
 
     def _without_neighbours(self):

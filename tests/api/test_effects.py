@@ -454,3 +454,34 @@ def test_what_has_no_means_is_refused():
     gp = SparseGPRegressorPMD(random_state=0).fit(X, ETA)
     with pytest.raises(ValueError, match="4800 with those that they are compared to"):
         avg_comparisons(gp, np.tile(X, (20, 1)), 0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_small_integers_do_not_overflow(dtype, is_frame):
+    """Sums of eight bits had effects of the other sign."""
+    ages = RNG.integers(18, 95, N)
+    y = 0.1 * ages + RNG.normal(size=N)
+    given = {"n_draws": 10}
+    found = []
+    for kind in ("int64", dtype):
+        rows = ages[:, None].astype(kind)
+        rows = pd.DataFrame(rows, columns=["age"]) if is_frame else rows
+        model = BayesianGLMRegressorPMD(random_state=0).fit(rows, y)
+        column = "age" if is_frame else 0
+        found.append([
+            avg_comparisons(model, rows, {column: value}, **given).mean[0]
+            for value in (50, -1, [-200, 200], "minmax")
+        ] + [avg_slopes(model, rows, column, **given).mean[0]])  # fmt: skip
+    assert_allclose(found[1], found[0], rtol=1e-9)
+    assert found[0][0] == pytest.approx(50.0 * found[0][-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("far", [1e5, 1e20])
+def test_a_far_row_makes_no_step_of_a_slope(far):
+    y = np.exp(0.5 * X[:, 0]) * RNG.gamma(5.0, 0.2, N)
+    model = BayesianGLMRegressorPMD("gamma", random_state=0).fit(X, y)
+    rows = np.vstack([X, [[-far, 0.0]]])
+    found, right = slopes(model, rows, 0), slopes(model, X, 0)
+    assert_allclose(found.mean[:N], right.mean, rtol=1e-6)
+    assert_allclose(found.std[:N], right.std, rtol=1e-6)

@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 from skpmd import BayesianGLMRegressorPMD, BayesianLogisticRegressionPMD, SparseGPRegressorPMD
-from skpmd._base.utils import sentinels, warn_of_far_targets
+from skpmd._base.utils import sentinels, warn_of_far_values
 
 PROCESS = SparseGPRegressorPMD(
     optimizer=None, alpha=0.5, approximation="fitc", n_particles=1, random_state=0
@@ -66,7 +67,8 @@ def test_counts_and_several_targets():
     said = r"y is 0 to \d* in 199 of 200 rows, and 10000 in 1\. .*family='negative_binomial'"
     with pytest.warns(UserWarning, match=said):
         model.fit(X, counts)
-    BayesianGLMRegressorPMD("negative_binomial", random_state=0).fit(X, counts)
+    with pytest.warns(UserWarning, match="10000 in 1. Correct these rows or leave them out.$"):
+        BayesianGLMRegressorPMD("negative_binomial", random_state=0).fit(X, counts)
     both = np.c_[y, np.where(np.arange(len(y)) < 9, 9999.0, y)]
     with pytest.warns(UserWarning, match=r"y\[:, 1\] is .* in 191 of 200 rows, and 9999 in 9\."):
         PROCESS.fit(X, both)
@@ -80,7 +82,7 @@ def test_targets_of_everyday_shapes_are_quiet():
         rng.standard_t(2.0, 1000), rng.poisson(0.1, 1000), rng.integers(0, 2, 1000) * 1e6,
         np.ones(1000), normal[:3], load_diabetes(return_X_y=True)[1], 1e300 * normal,
     ):  # fmt: skip
-        warn_of_far_targets(np.asarray(y, dtype=np.float64), "something else")
+        warn_of_far_values("y", np.asarray(y, dtype=np.float64), "something else")
 
 
 def test_columns_of_everyday_shapes_are_quiet():
@@ -141,3 +143,39 @@ def test_later_parts_of_a_stream_are_looked_at_too():
     X[200:240, 0] = -25.0
     with pytest.warns(UserWarning, match=r"x0 is .* in 160 of 200 rows, and -25 in 40\."):
         stream.partial_fit(X[200:], y[200:])
+
+
+@pytest.mark.parametrize("value, is_shared", [(9999.0, True), (1e7, False)])
+@pytest.mark.parametrize("role, family", [("exposure", "poisson"), ("trials", "binomial")])
+def test_roles_far_from_all_others_are_warned_of(role, family, value, is_shared):
+    """Of 9999 in a tenth of the exposures the effect of the column was four deviations off."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=300), rng.integers(1, 9, 300)]
+    y = rng.binomial(X[:, 1].astype(int), expit(X[:, 0] - 1.0))
+    model = BayesianGLMRegressorPMD(family, **{role: 1}, random_state=0).fit(X, y)
+    X[: 30 if is_shared else 1, 1] = value
+    said = r"trials is 1 to 8" if role == "trials" else r"log\(exposure\) is 0 to 2.0"
+    with pytest.warns(UserWarning, match=f"{said}.* in {'30' if is_shared else '1'}\\. "):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "family, far, said",
+    [
+        ("gamma", 1e6, r"1e\+06 in 1\."),
+        ("negative_binomial", 9999.0, r"9999 in 1\."),
+        ("beta", 1e-300, r"1e-300 in 1\."),
+    ],
+)
+def test_targets_of_families_are_far_where_these_vary_as_much(family, far, said):
+    X, eta = line(300)
+    rng = np.random.default_rng(0)
+    y = {
+        "gamma": rng.gamma(2.0, np.exp(0.5 * eta)),
+        "negative_binomial": rng.poisson(np.exp(0.5 * eta) * rng.gamma(2.0, 0.5, 300)),
+        "beta": rng.beta(9.0 * expit(eta / 2.0), 9.0 * expit(-eta / 2.0)),
+    }[family].astype(float)
+    model = BayesianGLMRegressorPMD(family, random_state=0).fit(X, y)
+    y[0] = far
+    with pytest.warns(UserWarning, match=rf"{said} Correct these rows or leave them out\.$"):
+        model.fit(X, y)

@@ -245,3 +245,29 @@ def test_the_change_of_the_last_pass_is_that_of_the_topics():
     np.testing.assert_allclose(found, change, rtol=1e-3)
     assert fit(X, max_iter=1)._state.change is None
     assert fit(X, max_iter=3, weighting="posterior")._state.change is None
+
+
+@pytest.mark.parametrize("n, length, V, K", [(100, 10_000, 30, 3), (12, 10**6, 10, 2)])
+def test_topics_of_words_that_are_repeated_often_are_found(n, length, V, K):
+    """Chains that move many words at once end .2 to .45 from the topics that made the words.
+
+    An optimum is .01 to .03 from them in total variation, by 300 passes, as scikit-learn's is.
+    """
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.full(V, 0.5), K)
+    X = np.array([rng.multinomial(length, t @ true) for t in rng.dirichlet([0.3] * K, n)])
+    found = LDATopicModelPMD(K, random_state=0).fit(X)
+    distance = 0.5 * np.abs(found.topic_word_[:, None] - true).sum(axis=2)
+    assert distance[linear_sum_assignment(distance)].max() < 0.04
+    assert found.posterior_.draws is None and found._state.change <= fits._MOVING
+
+
+def test_full_iterations_that_do_not_end_are_warned_of(monkeypatch):
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.full(30, 0.5), 3)
+    X = np.array([rng.multinomial(10**5, t @ true) for t in rng.dirichlet([0.3] * 3, 30)])
+    monkeypatch.setattr(fits, "_MAX_FULL", 10)
+    with pytest.warns(ConvergenceWarning, match="still change .*set max_full_iter to a larger"):
+        found = LDATopicModelPMD(3, random_state=0).fit(X)
+    assert found.n_iter_ == 15
+    LDATopicModelPMD(3, max_full_iter=400, random_state=0).fit(X)
