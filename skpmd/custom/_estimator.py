@@ -594,7 +594,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     @in_parts
     @fit_context(prefer_skip_nested_validation=False)
     def partial_fit(
-        self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Update the posterior with more rows, which are then no longer needed.
 

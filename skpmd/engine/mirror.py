@@ -271,8 +271,10 @@ def _check_values(log_ratio):
         )
     if not np.isfinite(log_ratio).any():
         raise FloatingPointError(
-            "Every particle has zero posterior density: sample_prior draws outside the support "
-            "of log_likelihood, or n_particles is too small to find it."
+            "Every particle has zero posterior density: some row is impossible under each (look "
+            "for a target that its distribution cannot have, such as a count below 0 or with a "
+            "fraction), sample_prior draws outside the support of log_likelihood, or n_particles "
+            "is too small to find it."
         )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
+from scipy import stats
 from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
@@ -279,3 +280,24 @@ def test_an_error_of_a_function_says_how_it_was_called(X):
     with pytest.raises(ValueError, match="matmul") as caught:
         fitted.predict(X)
     assert caught.value.__notes__[0].startswith("predict_mean was called with theta of shape (")
+
+
+def test_parts_of_a_stream_may_have_no_columns():
+    y = np.random.default_rng(0).normal(size=60)
+    model = ParticleMirrorDescent(
+        distribution=lambda p, X: stats.norm(p["mu"][:, None], 1.0),
+        prior={"mu": stats.norm(0.0, 10.0)}, random_state=0,
+    )  # fmt: skip
+    for part in (y[:30], y[30:]):
+        model.partial_fit(y=part)
+    # Two standard errors of the means of 4000 particles, in sds of 1 / sqrt(60).
+    assert model.posterior_.mean()[0] == pytest.approx(y.mean(), abs=0.006)
+
+
+def test_a_target_that_no_particle_allows_is_looked_for():
+    model = ParticleMirrorDescent(
+        distribution=lambda p, X: stats.poisson(p["rate"][:, None]),
+        prior={"rate": stats.expon()}, random_state=0,
+    )  # fmt: skip
+    with pytest.raises(FloatingPointError, match="some row is impossible under each"):
+        model.fit(y=np.array([1.0, 2.0, 2.5]))
