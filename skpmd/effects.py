@@ -301,7 +301,8 @@ def slopes(
     """Marginal effects: derivatives, in each row, of predictions in a column.
 
     They are differences over 1e-4 of the range of the column, or of ten times the range of its
-    middle four fifths where that is less, centred at the value of the row. Columns of strings, categories, or of 0 and 1 are compared as by `comparisons`.
+    middle four fifths where that is less, centred at the value of the row. Columns of strings,
+    categories, or of 0 and 1 are compared as by `comparisons`.
 
     Parameters
     ----------
