@@ -69,7 +69,9 @@ def in_memory(X, weight, m, V, K):
         own = np.ones(some.shape[0]) if own is None else own
         copies = np.ceil(own * (1.0 - _ROUNDING))
         documents = Documents.of(some).for_kernels()
-        n += float(copies @ kernels.numbers_of_tokens(documents.indptr, documents.data))
+        n_tokens = kernels.numbers_of_tokens(documents.indptr, documents.data)
+        copies[n_tokens == 0] = 1.0  # They have nothing to draw, whatever they weigh.
+        n += float(copies @ n_tokens)
         if n > most:
             return None
         copies = copies.astype(int)

@@ -309,6 +309,10 @@ FOUND = (
         "mixture", {}, 3, (("fit", _rows(9, "many scales", 213), None, "none", {}),), [],
     ),
     (
+        "topics", {}, 2,
+        (("fit", _rows(1, seed=656) | {"comes_as": "uint8"}, None, "many scales", {}),), [],
+    ),
+    (
         "logistic", {}, 1,
         (("fit", _rows(2, "1e-12", 1), "0, 1", "none", {"classes": "own"}),),
         [("partial_fit", _rows(1, "1e300"), "0, 1", "none", {"classes": "own"})],
