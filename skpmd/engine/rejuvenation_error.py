@@ -30,8 +30,8 @@ NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation
 UNKNOWN_ERROR = np.full((1, 3), np.nan)  # And this one where nobody has kept it.
 _NO_WEIGHT = 1e-30  # A smaller weight is none.
 _MAX_SCORED = 1000  # Third cumulants are averaged over so many particles, against all.
-# Particles that have collapsed have a variance of this at least, so that its powers are numbers.
-_MIN_VARIANCE, _MAX_TERM = 1e-90, 1e6
+# Particles that have collapsed, or are 1e300 apart, have variances whose powers are numbers.
+_MIN_VARIANCE, _MAX_VARIANCE, _MAX_TERM = 1e-90, 1e100, 1e6
 _TAIL = 0.05  # The largest error exceeds the estimate with this probability.
 _N_PROBES = 8  # The Hessian is differenced along so many random directions.
 # Old particles speak of the new mean if so many are effective, beyond so many standard errors.
@@ -51,7 +51,7 @@ def add(error_terms, variance, c0=0.0, c1=0.0, c2=0.0):
     """
     c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MAX_TERM) for c in (c0, c1, c2))
     own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
-    return error_terms + own / np.maximum(variance, _MIN_VARIANCE)[:, None] ** [1, 2, 3]
+    return error_terms + own / np.clip(variance, _MIN_VARIANCE, _MAX_VARIANCE)[:, None] ** [1, 2, 3]
 
 
 def fade(error_terms, a):
@@ -61,7 +61,7 @@ def fade(error_terms, a):
 
 def squared_error(error_terms, variance):
     """Expected squared errors of the means, in present variances, shape (r,)."""
-    powers = np.maximum(variance, _MIN_VARIANCE)[:, None] ** [1, 2, 3]
+    powers = np.clip(variance, _MIN_VARIANCE, _MAX_VARIANCE)[:, None] ** [1, 2, 3]
     return np.maximum((error_terms * powers).sum(axis=1), 0.0)
 
 

@@ -309,6 +309,10 @@ FOUND = (
         "mixture", {}, 3, (("fit", _rows(9, "many scales", 213), None, "none", {}),), [],
     ),
     (
+        "custom", {"model": "plus 1e300"}, 1, (("fit", _rows(1), "none", "none", {}),),
+        [("partial_fit", _rows(1), "none", "none", {})],
+    ),
+    (
         "topics", {}, 2,
         (("fit", _rows(1, seed=656) | {"comes_as": "uint8"}, None, "many scales", {}),), [],
     ),
