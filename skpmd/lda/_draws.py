@@ -62,7 +62,7 @@ def in_memory(X, weight, m, V, K):
     Elsewhere it is None. Chains need two rounds within their visits, and room for draws. A document
     of weight w is w of them, each with topics of its own, or so many as weigh 1 at most.
     """
-    if K == 1 or V == 1 or not n_kept(m, V, K) or are_repeated(X):
+    if K == 1 or V == 1 or not n_kept(m, V, K) or would_move_many(X):
         return None
     parts, weights, n, most = [], [], 0, _VISITS / (3 * _FIRST)
     for some, own in groups_of(X, weight):
@@ -80,7 +80,7 @@ def in_memory(X, weight, m, V, K):
     return (sp.vstack(parts, format="csr"), np.concatenate(weights)) if n else None
 
 
-def are_repeated(X):
+def would_move_many(X):
     """Whether chains would move many of a document's words at once, being the same word.
 
     That would be another distribution, with topics of fewer words. It looks at the first documents.

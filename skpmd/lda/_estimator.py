@@ -147,7 +147,9 @@ None, default=None
         until the topics are still, at most up to 20, or to visits of 12 million words. A chain ends
         when the topics change little, or after visits of 20 million words. Its draws make intervals
         as wide as the assignment of the words is uncertain. There is no chain for more than 277,000
-        words, with ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning``
+        words, with ``max_full_iter``, with ``weighting="posterior"``, and where documents repeat
+        words hundreds of times. If they have each of their words eight times or more on average,
+        and no chain, full-batch iterations follow, at most 300. A ``ConvergenceWarning``
         says where topics still change at the end; with a number of passes only ``diagnostics_``
         does.
     max_full_iter : int, default=0

@@ -97,7 +97,7 @@ def fit_topics(parameters, X, weight, rng):
         until_still = drawing is None and is_last
         passes = _n_passes(X, tokens_of) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
-        if until_still and out is None and state.block.priors is None and _are_repeated(X):
+        if until_still and out is None and state.block.priors is None and _repeat_words(X):
             # Topics are known so well that smaller and smaller steps do not get there.
             n_full = _n_passes(X, lambda some, _: some.nnz, _MAX_FULL)
             parameters = parameters._replace(max_iter=_PASSES, max_full_iter=n_full)
@@ -114,10 +114,9 @@ def fit_topics(parameters, X, weight, rng):
         after = drive(_with_draws(state, *drawing))
         state = after.value._replace(interrupted=after.interrupted)
     elif state.change is not None and state.change > _MOVING:
-        name = "max_full_iter" if parameters.max_full_iter else "max_iter"
-        found = _STILL.format(state.change, name)
         if until_still or not parameters.max_full_iter:
-            state = state._replace(findings=(found,))
+            name = "max_full_iter" if parameters.max_full_iter else "max_iter"
+            state = state._replace(findings=(_STILL.format(state.change, name),))
     if parameters.evaluate_every <= 0 or state.interrupted:
         return state
     with untimed():
@@ -135,7 +134,7 @@ def _n_passes(X, size_of, most=_MAX_PASSES):
     return min(int(_PASS_VISITS / n_visits), most)
 
 
-def _are_repeated(X):
+def _repeat_words(X):
     some, _ = next(groups_of(X, None))
     return tokens_of(some, None) > _REPEATED * some.nnz
 
