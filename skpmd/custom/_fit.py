@@ -82,7 +82,7 @@ def _sampled(model, rows, options, rng):
     some = rows.take(np.sort(rng.choice(n, size, replace=False)))
     nothing = Expansion(np.zeros(d), np.zeros(d), np.zeros((d, d)))
     times = rows.total / some.weight.sum()
-    sample = Sample(nothing, nothing, np.zeros((d, d)), [some], [], size, times)
+    sample = Sample(nothing, np.zeros((d, d)), [some], [], size, times)
     *_, found = from_values(SampledModel(model, sample), [some], options, rng)
     if convergence_warnings(found) or not _has_one_mode(model, some, rng):
         return none
@@ -148,10 +148,7 @@ def _moved(model, batches, power, particles, sample):
     inverse = np.linalg.inv(chol)
     precision = -inverse.T @ (curved + curved.T) @ inverse
     rest = Expansion(mean, inverse.T @ fit[1 : 1 + d], precision, float(fit[0]))
-    # A prior is next to nothing beside so many rows.
-    value = float(log_likelihood(model, mean[None], batches)[0])
-    whole = Expansion(mean, np.zeros(d), inverse.T @ inverse, value)
-    return sample._replace(whole=whole, rest=rest, reach=reach_of(inverse.T)), chol
+    return sample._replace(rest=rest, reach=reach_of(inverse.T)), chol
 
 
 # ------------------------------------------------------------------- streams

@@ -138,7 +138,7 @@ class Poisson(_Count):
     shown = staticmethod(lambda root: np.rint(root**2))
 
     def rest(self, phi, y, size, weight):
-        return np.full(len(phi), -(weight @ gammaln(y + 1.0)))
+        return np.full(len(phi), -(weight @ _log_factorial(y)))
 
     def deviance(self, y, mean, size, shape):
         return _log_ratio(y, mean) - (y - mean)
@@ -402,6 +402,14 @@ def _beta_score(a, b, x, rest):
     first, second = np.cbrt(b * x), np.cbrt(a * rest)
     gap = first * (1.0 - 1.0 / (9.0 * b)) - second * (1.0 - 1.0 / (9.0 * a))
     return 3.0 * gap / np.sqrt(first**2 / b + second**2 / a)
+
+
+def _log_factorial(y):
+    """log y! of whole numbers (n,), each of those up to the largest found once where that is less."""
+    largest = y.max(initial=0.0)
+    if largest >= len(y):
+        return gammaln(y + 1.0)
+    return gammaln(np.arange(1.0, largest + 2.0))[y.astype(np.intp)]
 
 
 def _log_rising(n, x):

@@ -345,7 +345,7 @@ def _by_sample_or_all(model, rows, whole, parameters, options, rng):
         sample = sampled(model, model.terms(rows), batches, options.power, rng)
     if sample is not None:
         given = SampledModel(model, sample), sample.batches, parameters, options, rng
-        states = _by_weights_or_moves(*given, sample.whole)
+        states = _by_weights_or_moves(*given, sample)
 
         def is_sound(last):  # There is one round alone where few of its draws are effective.
             ess = effective_sample_size(last.particles.log_ratio)
@@ -380,7 +380,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng, near=None):
                     break
             if fits:
                 return
-    misfit = np.inf if near is None else power * near.misfit
+    misfit = np.inf if near is None else near.misfit
     if near is not None:
         modes = [(laplace(model, batches, near.centre, power), 1.0)]
     else:
