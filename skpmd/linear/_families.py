@@ -405,7 +405,7 @@ def _beta_score(a, b, x, rest):
 
 
 def _log_factorial(y):
-    """log y! of whole numbers (n,), each of those up to the largest found once where that is less."""
+    """The logarithm of y! of whole numbers (n,), once for each number where these are few."""
     largest = y.max(initial=0.0)
     if largest >= len(y):
         return gammaln(y + 1.0)

@@ -395,11 +395,7 @@ def _sample_of(model, batches, strata, reach, expansion, chol):
     """The `Sample` of batches, and of strata of parts, whose expansions are alike."""
     mean = expansion.centre
     strata = [
-        [
-            (part, expansion_of(model, mean, [part], chol))
-            for part in parts
-            if len(part.weight)
-        ]
+        [(part, expansion_of(model, mean, [part], chol)) for part in parts if len(part.weight)]
         for parts in strata
     ]
     of_parts = reduce(Expansion.plus, [one for parts in strata for _, one in parts])

@@ -273,7 +273,7 @@ def test_parts_of_a_stream_are_sampled(monkeypatch):
 
 
 def test_out_of_reach_is_a_chord_above_all_rows():
-    """A concave likelihood is below it; values are finite: a cubic fit of them is asked for later."""
+    """Concave likelihoods are below it; values are finite: a cubic fit of them is asked for later."""
     X, y, estimator = rows_of("logistic")
     model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
     rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
@@ -295,7 +295,7 @@ def test_out_of_reach_is_a_chord_above_all_rows():
 def test_tails_of_a_rare_level_are_seen():
     """Six of 30,000 rows: particles out of reach weigh no less by a sample than by all rows.
 
-    So `error_of_weights` sees them. By a quadratic they weighed e^-20 of that, and sds were 5 % off.
+    So `error_of_weights` sees them. By a quadratic they weighed e^-20 of it, and sds were 5 % off.
     """
     X, y = np.zeros((30_000, 1)), np.where(np.arange(30_000) % 3, -1.0, 1.0)
     X[:6], y[:6] = 1.0, [-1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
