@@ -219,8 +219,8 @@ def _distinct(X, y, weight):
 def _expected_curvature(X, mean, chol):
     """Mean of p (1 - p) times the squared length of each whitened row, of its largest class."""
     factors = _by_class(chol, X.shape[1])
-    variance = [np.einsum("ij,ij->i", X @ (one @ one.T), X) for one in factors - _common(factors)]
-    variance = np.maximum(np.max(variance, axis=0), 0.0)
+    variance = [((X @ one) ** 2).sum(axis=1) for one in factors - _common(factors)]
+    variance = np.max(variance, axis=0)
     odds = _log_odds(X @ mean.reshape(len(factors), -1).T)
     spread = (variance + _LOGISTIC_VARIANCE)[:, None]
     density = np.exp(-0.5 * odds**2 / (_WIDER**2 * spread)) / np.sqrt(2.0 * np.pi * spread)
