@@ -226,7 +226,9 @@ def _log_joint(particles, frame):
 
 def varying(log_jacobian):
     """What varies of log determinants: zeros where all are the same, and where a map is flat."""
-    return np.where(np.isfinite(log_jacobian), log_jacobian - np.max(log_jacobian), 0.0)
+    with np.errstate(invalid="ignore"):  # Of infinite ones.
+        gap = log_jacobian - np.max(log_jacobian)
+    return np.where(np.isfinite(log_jacobian), gap, 0.0)
 
 
 def _pareto_k(particles):

@@ -303,7 +303,7 @@ default="normal"
         family.check(y, known[1])
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
-        if response is None and family.stable is not None:
+        if family.stable is not None:
             remedy = family.takes_outliers and f"family={family.takes_outliers!r}"
             some = family.stable(y if weight is None else y[weight > 0.0])
             warn_of_far_values("y", some, remedy, family.shown)

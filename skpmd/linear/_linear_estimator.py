@@ -140,8 +140,7 @@ class LinearEstimator(Merging, ParticleResults):
             X, labels = self._coded(X, self._known_labels(response))
         X, y = self._checked_rows(X, y, reset=response is None)
         X, offset, trials, codes = self._split(X)
-        if response is None:
-            self._warn_of_far_roles(offset, trials)
+        self._warn_of_far_roles(offset, trials)
         how = (offset, trials), response, is_part
         y, weight, response = self._targets(X, (given, y), sample_weight, *how, **classes)
         if codes is not None:

@@ -700,7 +700,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ProcessRe
         data = Data(X, y, variance, self._alphas(len(y)), weight)
         # A row of weight zero is as good as absent.
         data = data if weight.all() else taken(data, weight > 0.0)
-        if reset and noise_variance is None:
+        if noise_variance is None:
             is_normal = self.likelihood == "gaussian"
             warn_of_far_values("y", data.y, "likelihood='student_t'" if is_normal else "")
         return data
