@@ -273,7 +273,7 @@ def test_parts_of_a_stream_are_sampled(monkeypatch):
 
 
 def test_out_of_reach_is_a_chord_above_all_rows():
-    """Concave likelihoods are below it; values are finite: a cubic fit of them is asked for later."""
+    """Concave ones are below it; values are finite: a cubic fit of them is asked for later."""
     X, y, estimator = rows_of("logistic")
     model = LogisticModel(NormalPrior(np.full(4, 3.0)), fit_intercept=True)
     rows = Rows(X, np.where(y, 1.0, -1.0), None, "auto")
