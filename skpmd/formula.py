@@ -161,10 +161,12 @@ def _clear_errors(formula):
             # New categories, which would be given the numbers of the first one.
             warnings.simplefilter("error", DataMismatchWarning)
             yield
-    except (DataMismatchWarning, FormulaicError, SyntaxError, ValueError) as error:
+    except (DataMismatchWarning, FormulaicError, SyntaxError, TypeError, ValueError) as error:
         reason = re.sub(r"\x1b\[[\d;]*m| They are being .*", "", str(error))  # no colours
         if "NameError" in reason:
             reason += " Names are columns of frame; exposure, offset and trials are keywords."
+        if isinstance(error, TypeError):
+            reason += " Give dates and durations as numbers."
         raise ValueError(f"formula={formula!r} does not fit frame: {reason}") from error
 
 
@@ -198,9 +200,11 @@ def _encode(formula, parts, frame):
     """One frame of floats, and the specs of its parts, which are formulas or such specs."""
     import pandas as pd
 
+    # Columns of pandas' own strings formulaic takes for numbers.
+    frame = frame.astype(dict.fromkeys(frame.select_dtypes("string"), object))
     with _clear_errors(formula):
         found = [part.get_model_matrix(frame, output="pandas", na_action="raise") for part in parts]
-    X = pd.concat(found, axis=1).drop(columns="Intercept", errors="ignore").astype(float)
+        X = pd.concat(found, axis=1).drop(columns="Intercept", errors="ignore").astype(float)
     X.columns = [_short(name) for name in X]
     return X, [matrix.model_spec for matrix in found]
 

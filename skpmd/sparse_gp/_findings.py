@@ -34,9 +34,9 @@ _MAX_ROUNDING = 1e-3
 _FAR_AWAY = 100.0  # Variances are so many times those of centred columns.
 
 
-def some_of(sample):
+def some_of(sample, most=_ROWS):
     """Some rows of a sample, in order, without randomness."""
-    step = -(-len(sample.y) // _ROWS)
+    step = max(1, -(-len(sample.y) // most))
     return sample if step == 1 else sample.select(slice(None, None, step), sample.weight[::step])
 
 
@@ -227,6 +227,9 @@ def _of_noise(covariance, theta, sample, most, is_searched):
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
+_LEFT_OUT_ROWS = 1000  # By themselves where there are no neighbours.
+# A few rows far away make the noise where half of all are so near, in deviations, and some so far.
+_NEAR, _FAR = 0.33, 3.0
 _MAX_ROWS = 200  # At most so many rows of a sample are asked for.
 # Inducing inputs are warned of where they make more than this share of the variance of f. From two
 # fifths on means were more than three of their own sds off those of the exact process, and from
@@ -322,14 +325,21 @@ def left_out_findings(state):
         found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
         y, remedy = model.sites.y[rows], "n_restarts_optimizer or n_neighbors"
     else:
-        n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
-        if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
+        if model.df is not None:
             return []
-        found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
+        sample, thetas = some_of(state.sample, _LEFT_OUT_ROWS), state.particles.theta
+        if not len(sample.y) == state.n_fitted <= FEW_ROWS:
+            thetas = thetas[state.best][None]
+        n, y, remedy = len(sample.y), sample.y, "n_restarts_optimizer"
+        found = [left_out(model.covariance, one, sample) for one in thetas] if n else []
         found = [one for one in found if one is not None]
     if n < _MIN_CHECKED or not found:
         return []
     below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
+    noise = model.covariance.noise(state.particles.theta[state.best], state.sample.X).mean()
+    of_few = _of_few_rows(y, below) if noise > 0.5 * np.median(found[-1][1]) else []
+    if of_few:
+        return of_few
     # Targets have one noise in common, so that each is asked for by itself.
     coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean(axis=0).min()
     if coverage >= _MIN_COVERAGE:
@@ -338,3 +348,25 @@ def left_out_findings(state):
         f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
         f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
     ]
+
+
+def _of_few_rows(y, below):
+    """Of noise that is that of few rows far from what all others say of them.
+
+    ``below`` (n, t) is how probable smaller targets were. Rows whose noise is one normal
+    distribution's are nearer than two thirds of a deviation in half of the cases, Student ones of
+    three degrees of freedom than .44, and where one in twenty is far away than a tenth.
+    """
+    z = norm.ppf(np.clip(below, _TINY, 1.0 - 1e-16))
+    for j, (size, is_far) in enumerate(zip(np.abs(z).T, (np.abs(z) > _FAR).T, strict=True)):
+        # Numbers that many of these rows share are a sentinel's, or ones among zeros.
+        is_shared = 2 * len(np.unique(y[is_far, j])) <= is_far.sum()
+        half, of_far = np.median(size), (size[is_far] ** 2).sum() / (size**2).sum()
+        if half < _NEAR and of_far > 0.5 and not is_shared:
+            return [
+                f"half of the rows are within {half:.2f} standard deviations of what all others "
+                f"say of them, where 0.67 are expected, and {is_far.mean():.1%} are further than "
+                f"{_FAR:g}: these few make the noise of all. Correct them or leave them out, or "
+                "set likelihood='student_t'."
+            ]
+    return []

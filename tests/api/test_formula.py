@@ -217,3 +217,18 @@ def test_a_pipeline_encodes_the_rows_of_each_fold(frame):
     fitted = pickle.loads(pickle.dumps(clone(pipeline).fit(frame, rows.y)))
     assert fitted[-1].feature_names_in_.tolist() == rows.X.columns.tolist()
     fitted.predict(frame.iloc[:2].drop(columns="claims"))
+
+
+@pytest.mark.parametrize("kind", ["object", "string", "category"])
+def test_strings_of_any_dtype_are_categories(kind):
+    frame = pd.DataFrame({"y": [1.0, 2.0, 3.0, 4.0], "g": ["a", "b", "c", "b"]}).astype({"g": kind})
+    found = design("y ~ g", frame)
+    assert [*found.X] == ["g[b]", "g[c]"]
+    assert found.of(frame).equals(found.X)
+
+
+@pytest.mark.parametrize("make", [pd.date_range, pd.period_range])
+def test_dates_in_formulas_have_a_clear_error(make):
+    frame = pd.DataFrame({"y": [1.0, 2.0, 3.0], "t": make("2020-01-01", periods=3)})
+    with pytest.raises(ValueError, match=r"formula='y ~ t' .*dates and durations as numbers"):
+        design("y ~ t", frame)

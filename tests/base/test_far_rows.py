@@ -179,3 +179,22 @@ def test_targets_of_families_are_far_where_these_vary_as_much(family, far, said)
     y[0] = far
     with pytest.warns(UserWarning, match=rf"{said} Correct these rows or leave them out\.$"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("approximation, n", [("auto", 400), ("fitc", 600), ("vecchia", 800)])
+def test_few_rows_that_make_the_noise_of_a_process_are_warned_of(approximation, n):
+    """A twentieth of y moved by 10 to 40, each to a place of its own, without a gap: R2 was .2."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3.0, 3.0, (n, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
+    model = SparseGPRegressorPMD(
+        approximation=approximation, n_inducing=40, n_particles=1, random_state=0
+    )
+    model.fit(X, y)
+    y[: n // 20] += rng.choice([-1.0, 1.0], n // 20) * rng.uniform(10.0, 40.0, n // 20)
+    with pytest.warns(UserWarning, match="these few make the noise of all.*'student_t'"):
+        model.fit(X, y)
+    assert any("these few" in one for one in model.diagnostics_["warnings"])
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_t(3.0, n)  # Everyday tails are quiet.
+    model.fit(X, y)
+    model.fit(X, np.sin(2.0 * X[:, 0]) + 0.3 * rng.lognormal(size=n))
