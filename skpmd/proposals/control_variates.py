@@ -33,13 +33,11 @@ _FIRST, _PER_COORDINATE, _GROWTH, _NEAR = 2000, 20, 16, 0.1
 # many at most, and each ends so much nearer.
 _OFF, _MAX_STEPS, _NEARER = 0.3, 8, 0.5
 # A cubic of so few products is found at once; else where a quadratic asks for so many rows that
-# their weights cost as much: those of a row cost so many products for each coordinate.
-_FEW_PRODUCTS, _WORTH = 1e8, 10_000
-_HOPE = (
-    16  # A cubic asks for a thirtieth of what a quadratic does, or less; it is to be few enough.
-)
-_AT_ONCE = 1024  # Rows whose products stay in the cache.
-_TABLE = 1 << 18  # Numbers of rows along directions that are there at once.
+# their weights cost as much, and a thirtieth of them, or less, of which is few enough: those of a
+# row cost so many products for each coordinate.
+_FEW_PRODUCTS, _WORTH, _HOPE = 1e8, 10_000, 16
+# Rows whose products stay in the cache, and numbers along directions that are there at once.
+_AT_ONCE, _TABLE = 1024, 1 << 18
 _PILOT, _N_CHECKED = 512, 64  # Terms of the first sample, and points that it is seen at.
 # Of log weights by a sample, in nats; means are off by as many posterior sds at most.
 TARGET_ERROR = 0.0125
@@ -233,9 +231,9 @@ class SampledModel:
     def log_likelihood(self, theta, batch):
         """Weighted sum over the rows; what they lack of all comes with the first batch.
 
-        Out of reach it goes on along chords from the centre. One that is concave is below them, so
-        no particle there weighs less than by all rows, and `error_of_weights` sees where they
-        matter; by a quadratic a rare level's tail weighed nothing, unseen, and its sd was 5 % off.
+        Out of reach it goes on along chords from the centre, which are above a concave one, so that
+        `error_of_weights` sees where this matters: by a quadratic a rare level's tail weighed
+        nothing, unseen, and its sd was 5 % off.
         """
         distance = self._sample.distances(theta)
         far = np.flatnonzero(distance > 1.0)
@@ -244,9 +242,8 @@ class SampledModel:
         centre, times, theta = self._sample.centre, distance[far], theta.copy()
         theta[far] = centre + (theta[far] - centre) / times[:, None]
         value = self._within_reach(np.vstack([theta, centre]), batch)
-        value, at_centre = value[:-1], value[-1]
-        value[far] = at_centre + times * (value[far] - at_centre)
-        return value
+        value[far] = value[-1] + times * (value[far] - value[-1])
+        return value[:-1]
 
     def _within_reach(self, theta, batch):
         """The same where an expansion does."""

@@ -18,6 +18,13 @@ DEFECTS = [
         "linear/test_earlier_rows.py",
     ),
     Defect(
+        "out of reach of a sample of rows a likelihood falls like a quadratic",
+        "proposals/control_variates.py",
+        "value[far] = value[-1] + times * (value[far] - value[-1])",
+        "value[far] = value[-1] + times**2 * (value[far] - value[-1])",
+        "linear/test_samples.py",
+    ),
+    Defect(
         "quadratics of earlier rows are added about centres of their own",
         "proposals/control_variates.py",
         "self.slope + other.gradient(self.centre)",

@@ -4,6 +4,20 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "kernels of classifiers follow copies",
+        "sparse_gp/_classification_fit.py",
+        "if rows.weight.max() > 1.0 and len(distinct(rows.X)[0]) == len(rows.X):",
+        "if False:",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "few rows that make the noise of a process are not warned of",
+        "sparse_gp/_findings.py",
+        "if half < _NEAR and of_far > 0.5 and not is_shared:",
+        "if False:",
+        "base/test_far_rows.py",
+    ),
+    Defect(
         "a search among more rows knows nothing of the curvature",
         "sparse_gp/_evidence.py",
         "root = axes * np.sqrt(np.maximum(squares, _MIN_SQUARE * squares[-1]))",
