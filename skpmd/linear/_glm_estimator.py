@@ -25,6 +25,7 @@ from skpmd.linear._texts import TEXTS
 from skpmd.posterior import Posterior
 
 _LINKS = ("auto", "identity", "log", "logit", "probit", "cloglog")
+_MAX_OFFSET = 700.0  # Exponentials of larger numbers are infinite.
 
 
 class BayesianGLMRegressorPMD(GLMPredictions, RowStatements, LinearEstimator):
@@ -301,6 +302,13 @@ default="normal"
         with naming_conversions("y"):
             y = np.asarray(y[1], dtype=np.float64)
         family.check(y, known[1])
+        if known[0] is not None and family.link != "identity":
+            furthest = known[0][np.argmax(np.abs(known[0]))]
+            if not abs(furthest) < _MAX_OFFSET:
+                raise ValueError(
+                    f"offset reaches {furthest:g}, and is added to predictors, whose exponentials "
+                    "have to be finite: give the logarithm, or name the column as exposure."
+                )
         weight = None if sample_weight is None else checked_weights(sample_weight, X)
         weight = self._counted(weight)
         if family.stable is not None:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import _get_feature_names, check_is_fitted
 from skpmd._base.estimator import result
 from skpmd._base.leave_one_out import LeftOut
 from skpmd._base.options import posterior_of_prior
+from skpmd._base.utils import warn
 from skpmd._rows.blocks import Block
 from skpmd._rows.opening import computed
 from skpmd._rows.rows import Rows
@@ -233,6 +234,15 @@ class GroupColumns:
         if is_part:
             self._refuse_several("partial_fit")
             self._refuse_split_groups(codes, n_known)
+        missing = codes[np.s_[:] if weight is None else weight > 0.0] == -1
+        if missing.any() and codes.ndim == 1:
+            name = self._factors[0]
+            warn(
+                f"{missing.sum()} of {len(missing)} rows have no label of {name!r}, and each is "
+                "taken as a group of its own: the posterior is too narrow where they share groups. "
+                "Leave these rows out, or give them labels.",
+                UserWarning,
+            )
         response = self._with_groups(response, labels, X, weight)
         return self._in_order(codes, weight, response.family.groups), response
 

@@ -12,6 +12,7 @@ from skpmd.engine.model import Batch
 # in so many parts.
 _LEVELS, _PARTS = 20, 8
 _PAIRS = 1 << 14  # Pairs of rows of a group that are in memory together.
+_LARGEST = 2.0**53  # From here on floats are not all whole numbers.
 # Of a piece; more are of few particles, or where tables of all particles are not held.
 FEW_ROWS, SOME_ROWS, MANY_ROWS = 1 << 10, 1 << 13, 1 << 14
 
@@ -191,10 +192,16 @@ def codes_of(name, column, labels):
     See `GroupColumns._coded`.
     """
     given, column = column, np.asarray(column)
+    kind = getattr(getattr(given, "dtype", None), "kind", column.dtype.kind)
     if column.dtype.kind in "iub":
         missing = np.zeros(len(column), dtype=bool)
-    elif column.dtype.kind == "f":
+    elif column.dtype.kind == kind == "f":  # Not pandas' whole numbers beside missing ones.
         missing = np.isnan(column)
+        if (np.abs(column) >= _LARGEST).any():
+            raise ValueError(
+                f"The column of groups={name!r} holds {column[np.nanargmax(np.abs(column))]:.0f} "
+                "as a float, and labels so large may have been rounded to one: make them strings."
+            )
     else:
         column = np.asarray(given, dtype=object)
         missing = np.array([_is_missing(one) for one in column], dtype=bool)

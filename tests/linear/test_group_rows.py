@@ -210,6 +210,7 @@ def test_cross_validation_leaves_groups_out(fitted):
 
 
 # ------------------------------------------------------------------- draws of the prior
+@pytest.mark.filterwarnings("ignore:.* have no label of:UserWarning")
 def test_draws_of_the_prior_share_effects_in_groups():
     X, y = table(5, 4, 1.0, family="normal")
     X = np.vstack([X, [[0.0, np.nan], [0.0, np.nan]]])
@@ -301,6 +302,7 @@ def test_intercepts_of_a_stream_are_at_the_mean_of_its_first_part(monkeypatch):
     np.testing.assert_allclose(stream.posterior_.std(), sd, rtol=0.08)
 
 
+@pytest.mark.filterwarnings("ignore:.* have no label of:UserWarning")
 def test_groups_that_come_in_parts_are_put_together():
     pd = pytest.importorskip("pandas")
     X, y = table(20, 6, 1.0, family="normal")

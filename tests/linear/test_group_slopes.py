@@ -207,6 +207,7 @@ def fitted():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # Of loo.
+@pytest.mark.filterwarnings("ignore:.* have no label of:UserWarning")
 def test_everything_of_one_slope_is_there_of_two(fitted, tmp_path):
     fit, X, y = fitted
     effects = fit.group_effects_

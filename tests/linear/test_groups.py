@@ -468,6 +468,7 @@ def test_effects_under_a_horseshoe_are_those_of_the_coefficients():
 
 
 @pytest.mark.parametrize("family", ["binomial", "normal"])
+@pytest.mark.filterwarnings("ignore:.* have no label of:UserWarning")
 def test_groups_whose_rows_have_no_weight_are_not_in_the_fit(family):
     X, y = table(30, 4, 1.2, family=family)
     X, weight = np.vstack([X, [[0.0, np.nan]]]), np.append(1.0 * (X[:, 1] >= 3), 1.0)

@@ -1,0 +1,56 @@
+"""Labels of groups that are missing or large, and offsets out of range."""
+
+import numpy as np
+import pytest
+
+from skpmd import BayesianGLMRegressorPMD
+
+pd = pytest.importorskip("pandas")
+
+
+def frame_of(labels):
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(8), 25)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "g": np.asarray(labels)[group]})
+    return frame, frame.x + rng.normal(size=8)[group] + 0.5 * rng.normal(size=200)
+
+
+def model():
+    return BayesianGLMRegressorPMD(groups="g", random_state=0)
+
+
+def test_rows_without_a_group_are_warned_of():
+    """As groups of their own they held 90 % intervals of the intercept to .2 to .7."""
+    frame, y = frame_of([*"abcdefgh"])
+    frame.loc[:9, "g"] = None
+    with pytest.warns(UserWarning, match="10 of 200 rows have no label of 'g'.*Leave these rows"):
+        model().fit(frame, y)
+    model().fit(frame, y, sample_weight=frame.g.notna())  # Rows without weight are not there.
+
+
+@pytest.mark.parametrize("kind", ["Int64", "object"])
+def test_large_whole_labels_stay_apart(kind):
+    """As floats all of them were one: 2**60 and 2**60 + 7 are the same."""
+    frame, y = frame_of(2**60 + np.arange(8))
+    known = model().fit(frame, y)
+    some = frame.astype({"g": kind})
+    some.loc[0, "g"] = None
+    with pytest.warns(UserWarning, match="1 of 200 rows have no label"):
+        found = model().fit(some, y)
+    assert found.group_effects_.labels.tolist() == known.group_effects_.labels.tolist()
+    np.testing.assert_array_equal(known.predict(some)[1:], known.predict(frame)[1:])
+    with pytest.raises(ValueError, match=r"groups='g' holds 11529.* as a float.*strings"):
+        model().fit(frame.astype({"g": float}), y)
+
+
+def test_exposures_given_as_offsets_are_refused():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=100), rng.uniform(100.0, 5000.0, 100)])
+    y = rng.poisson(1e-3 * X[:, 1])
+    for family in ("poisson", "negative_binomial"):
+        given = BayesianGLMRegressorPMD(family, offset=1, random_state=0)
+        with pytest.raises(ValueError, match=r"offset reaches 4\d\d\d.*give the logarithm"):
+            given.fit(X, y)
+    BayesianGLMRegressorPMD(offset=1, random_state=0).fit(
+        X, X[:, 1] + rng.normal(size=100)
+    )  # Without a link.
