@@ -20,6 +20,7 @@ from skpmd.linear._group_rows import SOME_ROWS, first_codes, group_pieces
 
 _NUMBERS, _FEWEST, _MAX = 1 << 21, 256, 4000  # Of all draws, and of the particles that have some.
 _MOMENTS = 1 << 16  # Groups times particles whose moments are in memory together.
+_MAX_OF_MEAN = 0.1  # A mean is that of all particles where none has a larger share.
 _SHOWN = 10  # So many labels an error lists.
 
 
@@ -388,6 +389,11 @@ class RowEffects:
         slopes = [None if one is None else one[rows] for one in self._slopes]
         return RowEffects(self._effects, self._codes[:, rows], slopes)
 
+    @property
+    def are_new(self):
+        """Whether rows have a group that is new or missing."""
+        return bool((self._codes < 0).any())
+
     def joined(self, parts):
         """Those of the rows of several, in a list."""
         every = zip(*(one._slopes for one in parts), strict=True)
@@ -413,6 +419,20 @@ class GroupedMixture(FamilyMixture):
         part = super()._given(chosen, rng).with_effects(effects)
         return part._drawn(n_samples, rng, np.arange(n_samples)[None])
 
+    def _mean(self):
+        mean = super()._mean()
+        if self.link == "log" and self._effects.are_new:
+            shares = self._by_tiles(lambda p, _: _largest_share(p, self._family.mean(p)))
+            if shares.max() > _MAX_OF_MEAN:
+                warn(
+                    "the mean for a new or missing group is mostly that of one particle, by whose "
+                    "sd groups differ most: of few groups it may be infinite, and another "
+                    "random_state has another. Look at medians and intervals, give a smaller "
+                    "group_prior_scale, or set groups_at='population'.",
+                    UserWarning,
+                )
+        return mean
+
     def _given(self, chosen, rng):
         effects = self._effects.drawn(len(chosen), rng, chosen)[1]
         return super()._given(chosen, rng).with_effects(effects)
@@ -428,3 +448,9 @@ class GroupedMixture(FamilyMixture):
         eta = super()._predictors(rows)
         self._effects.add(eta, rows)
         return eta
+
+
+def _largest_share(p, mean):
+    """The share of means (r,) that the particle with the largest has."""
+    parts = p.weights * mean
+    return parts.max(axis=1) / parts.sum(axis=1)

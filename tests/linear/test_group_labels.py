@@ -54,3 +54,20 @@ def test_exposures_given_as_offsets_are_refused():
     BayesianGLMRegressorPMD(offset=1, random_state=0).fit(
         X, X[:, 1] + rng.normal(size=100)
     )  # Without a link.
+
+
+def test_means_of_new_groups_that_one_particle_makes_are_warned_of():
+    """Of 3 groups the mean of exp(effect) is infinite: seeds had 38 and 1.7e9 where y has 2.7."""
+    rng = np.random.default_rng(0)
+    group = np.arange(180) % 3
+    frame = pd.DataFrame({"x": rng.normal(size=180), "g": np.array([*"abc"])[group]})
+    mu = np.exp(1.0 + 0.3 * frame.x + rng.normal(0.0, 0.5, 3)[group])
+    found = BayesianGLMRegressorPMD("gamma", groups="g", random_state=0)
+    found.fit(frame, rng.gamma(2.0, mu / 2.0))
+    assert (found.predict(frame) < 20.0).all()
+    new = frame.head(2).assign(g="other")
+    with pytest.warns(UserWarning, match="mean for a new or missing group is mostly that of one"):
+        found.predict(new)
+    assert (found.predict_quantiles(new, 0.5) < 10.0).all()
+    found.set_params(groups_at="population")
+    assert (found.predict(new) < 10.0).all()
