@@ -389,11 +389,6 @@ class RowEffects:
         slopes = [None if one is None else one[rows] for one in self._slopes]
         return RowEffects(self._effects, self._codes[:, rows], slopes)
 
-    @property
-    def are_new(self):
-        """Whether rows have a group that is new or missing."""
-        return bool((self._codes < 0).any())
-
     def joined(self, parts):
         """Those of the rows of several, in a list."""
         every = zip(*(one._slopes for one in parts), strict=True)
@@ -421,14 +416,13 @@ class GroupedMixture(FamilyMixture):
 
     def _mean(self):
         mean = super()._mean()
-        if self.link == "log" and self._effects.are_new:
+        if self.link == "log" and (self._effects._codes < 0).any():
             shares = self._by_tiles(lambda p, _: _largest_share(p, self._family.mean(p)))
             if shares.max() > _MAX_OF_MEAN:
                 warn(
-                    "the mean for a new or missing group is mostly that of one particle, by whose "
-                    "sd groups differ most: of few groups it may be infinite, and another "
-                    "random_state has another. Look at medians and intervals, give a smaller "
-                    "group_prior_scale, or set groups_at='population'.",
+                    "the mean for a new or missing group is mostly that of one particle, of the "
+                    "largest sd of groups: of few it may be infinite. Look at medians and intervals, "
+                    "lower group_prior_scale, or set groups_at='population'.",
                     UserWarning,
                 )
         return mean
