@@ -421,8 +421,8 @@ class GroupedMixture(FamilyMixture):
             if shares.max() > _MAX_OF_MEAN:
                 warn(
                     "the mean for a new or missing group is mostly that of one particle, of the "
-                    "largest sd of groups: of few it may be infinite. Look at medians and intervals, "
-                    "lower group_prior_scale, or set groups_at='population'.",
+                    "largest sd of groups: of few it may be infinite. Look at medians, lower "
+                    "group_prior_scale, or set groups_at='population'.",
                     UserWarning,
                 )
         return mean
