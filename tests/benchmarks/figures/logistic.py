@@ -37,15 +37,17 @@ def stream(rows):
     )
     one, two, three = (row["max_mean_error"] for row in small)
     means, sds = ([row[key] for row in large] for key in ("max_mean_error", "max_sd_error"))
-    assert not any(row["warned"] for row in [*large, *small])
+    assert not any(row["warned"] for row in small)
+    warned = f"{sum(row['warned'] for row in large)} of {len(large)}"
     yield (
         f"the largest error of a mean is {one:.2f}, {two:.2f} and {three:.2f} standard deviations "
         "over three orders of the rows"
     )
     yield f"9 coefficients cost up to {max(one, two, three):.2f} posterior standard deviations"
     yield (
-        f"{min(means):.2f} to {max(means):.2f}; there the largest error of a posterior standard "
-        f"deviation is {100 * min(sds):.0f} to {100 * max(sds):.0f} %"
+        f"{min(means):.2f} to {max(means):.2f}, with a warning in {warned} orders; there the "
+        f"largest error of a posterior standard deviation is {100 * min(sds):.0f} to "
+        f"{100 * max(sds):.0f} %"
     )
 
 
