@@ -26,6 +26,7 @@ from skpmd.linear._priors import (
     ShiftedPrior,
     StudentTPrior,
 )
+from skpmd.linear._response import Distribution
 from skpmd.proposals.importance_rounds import importance_sample
 
 # Priors by their names, and how a summary writes one with its centre and scale.
@@ -125,6 +126,12 @@ def in_columns(parameters, features, response, mean_field):
         names = response.coefficient_names(features, parameters.fit_intercept)
         (given, units), scale = prior_of_posterior(given, names, mean_field), None
         units = getattr(units, "columns", units)  # Of a frame.
+        knows_intercept = "intercept" in posterior_of_prior(parameters.prior).names
+        if units is None and knows_intercept and isinstance(response, Distribution):
+            raise ValueError(
+                "prior is the posterior of a fit with an intercept, and fit_intercept=False leaves "
+                "none: set fit_intercept=True, or fit the earlier rows without one."
+            )
     elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
         raise ValueError(
             "prior='horseshoe' has one prior_scale and is about zero: set prior_scale to a number "

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
-from skpmd import BayesianLogisticRegressionPMD
+from skpmd import BayesianGLMRegressorPMD, BayesianLogisticRegressionPMD
 from skpmd.linear._priors import DensityPrior, LaplacePrior, NormalPrior, ShiftedPrior
 from skpmd.proposals import fitted_density
 
@@ -252,3 +252,11 @@ def test_density_prior_of_a_normal_is_that_normal():
     np.testing.assert_allclose(
         gradient, np.linalg.solve(cov, np.array([1.0, -1.0]) - mean), atol=0.05
     )
+
+
+def test_an_intercept_that_no_coefficient_takes_has_a_clear_error():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    earlier = BayesianGLMRegressorPMD(random_state=0).fit(X, X[:, 0] + X[::-1, 1])
+    later = BayesianGLMRegressorPMD(fit_intercept=False, prior=earlier.posterior_, random_state=0)
+    with pytest.raises(ValueError, match="an intercept, and fit_intercept=False leaves none"):
+        later.fit(X, X[:, 0] + X[::-1, 1])
