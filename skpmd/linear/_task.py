@@ -56,6 +56,7 @@ from skpmd.linear._make_model import (
     linear_model,
 )
 from skpmd.linear._priors import TiltedPrior, precision_matrix
+from skpmd.linear._response import Classes
 from skpmd.linear._streaming import advance_retaining, proposal_step, with_units_of
 from skpmd.proposals.control_variates import Expansion, of_power
 
@@ -267,6 +268,12 @@ def earlier_rows(parameters, features, response):
     earlier = getattr(posterior, "rows", None)
     if earlier is None or len(places) != len(posterior.names):
         return None
+    old = earlier.prior.response
+    if n_rows == 1 and isinstance(old, Classes) and not np.array_equal(old.labels, response.labels):
+        raise ValueError(
+            f"prior knows the classes {old.labels.tolist()}, and y has {response.labels.tolist()}: "
+            "coefficients are those of the second. Give the same labels."
+        )
     width = len(places) // n_rows
     classes, columns = places[::width] // width, places[:width] % width
     if not np.array_equal(np.add.outer(classes * width, columns).ravel(), places):

@@ -254,6 +254,17 @@ def test_density_prior_of_a_normal_is_that_normal():
     )
 
 
+def test_other_classes_have_a_clear_error():
+    """Coefficients of the second of two were taken for those of another, with the sign reversed."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] + X[::-1, 1] > 0.0).astype(int)
+    earlier = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).posterior_
+    later = BayesianLogisticRegressionPMD(prior=earlier, random_state=0)
+    with pytest.raises(ValueError, match=r"classes \[0, 1\], and y has \['churned', 'stayed'\]"):
+        later.fit(X, np.where(y == 1, "churned", "stayed"))
+    later.fit(X, y == 1)  # False and True are 0 and 1.
+
+
 def test_an_intercept_that_no_coefficient_takes_has_a_clear_error():
     X = np.random.default_rng(0).normal(size=(60, 2))
     earlier = BayesianGLMRegressorPMD(random_state=0).fit(X, X[:, 0] + X[::-1, 1])
